@@ -1,0 +1,164 @@
+"""UOp: the one immutable, interned node type of tensor graph and kernel AST."""
+from __future__ import annotations
+
+import hashlib
+import struct
+import weakref
+from collections.abc import Iterable
+from typing import Any
+
+from ..dtype import DType, dtypes
+from ..errors import IRError
+from .op import AxisKind, GroupOp, Op
+from .sugar import Sugar
+
+EMPTY: frozenset[Any] = frozenset()
+Shape = tuple[int, ...]
+
+
+class UOp(Sugar):
+    """A node: op, dtype, sources and a constant argument. Equal nodes are one object, so `is` compares graphs in O(1).
+
+    shape: of the value, in the tensor graph; None in a kernel AST (scalars over ranges).
+    free: the RANGEs that the value varies over, in a kernel AST.
+    line: "file:line" of the tensor code that made the node first; no part of its identity.
+    """
+    __slots__ = ("op", "dtype", "src", "arg", "shape", "free", "line", "_key", "_bounds", "__weakref__")
+    op: Op
+    dtype: DType
+    src: tuple["UOp", ...]
+    arg: Any
+    shape: Shape | None
+    free: frozenset["UOp"]
+    line: str | None
+    _table: "weakref.WeakValueDictionary[tuple[Any, ...], UOp]" = weakref.WeakValueDictionary()
+
+    def __new__(cls, op: Op, dtype: DType, src: tuple["UOp", ...] = (), arg: Any = None) -> "UOp":
+        if op is Op.CONST:
+            arg = dtype.const(arg)
+            same = struct.pack("d", arg) if dtype.is_float else arg      # -0.0 and NaN are values of their own
+        else:
+            same = arg
+        key = (op, dtype, src, same)
+        if (found := cls._table.get(key)) is not None:
+            return found
+        u = object.__new__(cls)
+        u.op, u.dtype, u.src, u.arg, u.line, u._key, u._bounds = op, dtype, src, arg, None, None, None
+        u.shape, u.free = _shape(u), _free(u)
+        cls._table[key] = u
+        return u
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return UOp, (self.op, self.dtype, self.src, self.arg)
+
+    @property
+    def key(self) -> str:
+        """Hash of the structure, the same in every process."""
+        if self._key is None:
+            for u in self.toposort(lambda n: n._key is None):
+                arg = struct.pack("d", u.arg).hex() if u.op is Op.CONST and u.dtype.is_float else repr(u.arg)
+                text = "|".join([u.op.name, u.dtype.name, arg, *(s._key for s in u.src)])
+                u._key = hashlib.sha256(text.encode()).hexdigest()
+        return self._key
+
+    def toposort(self, enter: Any = None) -> list["UOp"]:
+        """All nodes below and including this one, sources first; `enter(node)` False leaves out a node and what is below it."""
+        return toposort((self,), enter)
+
+    def replace(self, **kw: Any) -> "UOp":
+        """The same node with some of op, dtype, src, arg exchanged."""
+        return UOp(kw.get("op", self.op), kw.get("dtype", self.dtype), kw.get("src", self.src), kw.get("arg", self.arg))
+
+    def substitute(self, mapping: dict["UOp", "UOp"]) -> "UOp":
+        """The graph with each key of `mapping` exchanged for its value; what is below a key is not looked at."""
+        if not mapping:
+            return self
+        new: dict[UOp, UOp] = {}
+        for u in self.toposort(lambda n: n not in mapping):
+            src = tuple(mapping.get(s) or new[s] for s in u.src)
+            new[u] = u if src == u.src else UOp(u.op, u.dtype, src, u.arg)
+        return mapping.get(self) or new[self]
+
+
+def toposort(roots: Iterable[UOp], enter: Any = None) -> list[UOp]:
+    """All nodes below and including `roots`, sources first; iterative, each node once."""
+    out: list[UOp] = []
+    seen: set[UOp] = set()
+    stack = [(r, False) for r in reversed(tuple(roots))]
+    while stack:
+        u, done = stack.pop()
+        if done:
+            out.append(u)
+        elif u not in seen:
+            seen.add(u)
+            if enter is not None and not enter(u):
+                continue
+            stack.append((u, True))
+            stack.extend((s, False) for s in reversed(u.src))
+    return out
+
+
+def _free(u: UOp) -> frozenset[UOp]:
+    if u.op is Op.RANGE:
+        return frozenset((u,))
+    if not u.src:
+        return EMPTY
+    if len(u.src) == 1:
+        return u.src[0].free
+    free = u.src[0].free.union(*(s.free for s in u.src[1:]))
+    if not free:
+        return EMPTY
+    if u.op is Op.REDUCE:
+        return free.difference(u.src[1:])
+    if u.op is Op.STAGE:
+        return free.difference(u.src[2:])
+    return free
+
+
+def _shape(u: UOp) -> Shape | None:
+    op, src = u.op, u.src
+    if op in GroupOp.ALU:
+        return src[-1].shape
+    if op is Op.CONST:
+        return ()
+    if op is Op.BUFFER:
+        return u.arg.shape
+    if op is Op.IOTA:
+        return (u.arg,)
+    if op in (Op.RESHAPE, Op.EXPAND):
+        return u.arg
+    if op in (Op.FLIP, Op.SCAN_AXIS, Op.CONTIGUOUS, Op.COPY, Op.ASSIGN):
+        return src[0].shape
+    if op is Op.GATHER:
+        return src[1].shape if len(src) > 1 else ()
+    s = src[0].shape if src else None
+    if s is None:
+        return None
+    if op is Op.PERMUTE:
+        return tuple(s[a] for a in u.arg)
+    if op is Op.PAD:
+        return tuple(b + n + a for n, (b, a) in zip(s, u.arg, strict=True))
+    if op is Op.SHRINK:
+        return tuple(count for _, _, count in u.arg)
+    if op is Op.REDUCE_AXES:
+        return tuple(1 if i in u.arg[1] else n for i, n in enumerate(s))
+    if op is Op.CAT:
+        return tuple(sum(x.shape[i] for x in src) if i == u.arg else n for i, n in enumerate(s))   # type: ignore[index]
+    return None
+
+
+def ranges(u: UOp) -> list[UOp]:
+    """All RANGEs in a kernel AST, sorted by axis id, phase and order."""
+    return sorted((r for r in u.toposort() if r.op is Op.RANGE), key=lambda r: (r.arg.id, r.arg.phase, r.arg.order))
+
+
+def loop_key(r: UOp) -> tuple[AxisKind, tuple[int, ...], int, int]:
+    """Sort key of RANGEs: the nesting, outermost first."""
+    if r.op is not Op.RANGE:
+        raise IRError(f"{r.op} is no RANGE")
+    return r.arg.kind, r.arg.order, r.arg.id, r.arg.phase
+
+
+def const(value: Any, dtype: DType = dtypes.index) -> UOp:
+    """A scalar constant."""
+    return UOp(Op.CONST, dtype, (), value)
