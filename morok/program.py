@@ -107,3 +107,34 @@ class Program:
     flops: int = 0
     bytes: int = 0
     meta: dict[str, Any] = field(default_factory=dict, compare=False)
+
+
+@dataclass(frozen=True)
+class OptStrategy:
+    """How the actions of a kernel are chosen: `none()`, `heuristic()` or `explicit(opts)`."""
+    name: str = "heuristic"
+    opts: tuple[Opt, ...] | None = None
+
+    @staticmethod
+    def none() -> "OptStrategy":
+        """No actions: every kernel is compiled as it was scheduled."""
+        return OptStrategy("none")
+
+    @staticmethod
+    def heuristic() -> "OptStrategy":
+        """Actions picked by hand-written rules, without timing."""
+        return OptStrategy("heuristic")
+
+    @staticmethod
+    def explicit(opts: "list[Opt] | tuple[Opt, ...]") -> "OptStrategy":
+        """Exactly these actions, on every kernel."""
+        return OptStrategy("explicit", tuple(opts))
+
+    def __str__(self) -> str:
+        return self.name if self.opts is None else " ".join(map(str, self.opts))
+
+
+@dataclass(frozen=True)
+class PrepareConfig:
+    """How a graph is made ready to run. strategy: how kernels are optimized; None: what MOROK_NOOPT says."""
+    strategy: OptStrategy | None = None

@@ -1,0 +1,77 @@
+"""One kernel AST → actions → code → loaded machine code; cached by what it was made from."""
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from dataclasses import dataclass, replace
+
+from .codegen import lower
+from .errors import CompileError
+from .optimizer import apply_opts, flops_bytes, hand_coded
+from .program import Opt, OptStrategy, Program
+from .runtime.device import Device
+from .uop import Axis, AxisKind, Op, UOp, ranges
+
+LIMIT = 4096                     # loaded kernels that are remembered
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A loaded kernel: its program and the address of its entry."""
+    program: Program
+    address: int
+
+
+_kernels: "OrderedDict[tuple[str, str, str], Kernel]" = OrderedDict()
+_lock = threading.Lock()
+counters = {"compiled": 0, "hits": 0}
+
+
+def kernel_name(ast: UOp) -> str:
+    """What people see: r (reduces), s (scans) or e (elementwise) and the extents of the axes, outputs first."""
+    kinds = {u.op for u in ast.toposort()}
+    letter = "s" if Op.SCAN in kinds else "r" if Op.REDUCE in kinds else "e"
+    axes: dict[int, Axis] = {}
+    for r in ranges(ast):
+        axes.setdefault(r.arg.id, r.arg)
+    return "_".join([letter, *(str(a.extent) for a in sorted(axes.values(), key=lambda a: (a.kind is AxisKind.REDUCE, a.id)))])
+
+
+def get_kernel(ast: UOp, device: Device, strategy: OptStrategy, line: str | None = None) -> Kernel:
+    """The loaded kernel for this AST on this device under this strategy, compiled if it is not known yet."""
+    key = (ast.key, device.target.key, str(strategy))
+    with _lock:
+        if (found := _kernels.get(key)) is not None:
+            _kernels.move_to_end(key)
+            counters["hits"] += 1
+            return found
+    program = generate(ast, device, strategy, line)
+    try:
+        address = device.load(device.compile(program), program.entry)
+    except CompileError as e:
+        raise CompileError(str(e), e.source, line or "") from None
+    with _lock:
+        counters["compiled"] += 1
+        kernel = _kernels[key] = Kernel(program, address)
+        if len(_kernels) > LIMIT:
+            _kernels.popitem(last=False)
+    return kernel
+
+
+def choose_opts(ast: UOp, device: Device, strategy: OptStrategy) -> list[Opt]:
+    """The actions that the strategy takes on this kernel."""
+    if strategy.opts is not None:
+        return list(strategy.opts)
+    return hand_coded(ast, device.target) if strategy.name == "heuristic" else []
+
+
+def generate(ast: UOp, device: Device, strategy: OptStrategy, line: str | None = None) -> Program:
+    """AST → Program, without compiling it."""
+    opts = choose_opts(ast, device, strategy)
+    start = time.perf_counter()
+    optimized = apply_opts(ast, opts)
+    entry = f"k_{optimized.key[:24]}"
+    program = lower(optimized, device.target, kernel_name(ast), entry)
+    flops, size = flops_bytes(ast)
+    return replace(program, opts=tuple(opts), flops=flops, bytes=size, meta={"line": line, "python_seconds": time.perf_counter() - start, "ast": optimized})
