@@ -23,7 +23,7 @@ class UOp(Sugar):
     free: the RANGEs that the value varies over, in a kernel AST.
     line: "file:line" of the tensor code that made the node first; no part of its identity.
     """
-    __slots__ = ("op", "dtype", "src", "arg", "shape", "free", "line", "_key", "_bounds", "__weakref__")
+    __slots__ = ("op", "dtype", "src", "arg", "shape", "free", "line", "_key", "_bounds", "_linear", "_simple", "__weakref__")
     op: Op
     dtype: DType
     src: tuple["UOp", ...]
@@ -43,7 +43,8 @@ class UOp(Sugar):
         if (found := cls._table.get(key)) is not None:
             return found
         u = object.__new__(cls)
-        u.op, u.dtype, u.src, u.arg, u.line, u._key, u._bounds = op, dtype, src, arg, None, None, None
+        u.op, u.dtype, u.src, u.arg, u.line = op, dtype, src, arg, None
+        u._key = u._bounds = u._linear = u._simple = None
         u.shape, u.free = _shape(u), _free(u)
         cls._table[key] = u
         return u
@@ -140,6 +141,9 @@ def _shape(u: UOp) -> Shape | None:
         return tuple(b + n + a for n, (b, a) in zip(s, u.arg, strict=True))
     if op is Op.SHRINK:
         return tuple(count for _, _, count in u.arg)
+    if op is Op.WINDOW:
+        count = {axis: max(0, (s[axis] - (k - 1) * dilation - 1) // stride + 1) for axis, k, stride, dilation in u.arg}
+        return (*(count.get(i, n) for i, n in enumerate(s)), *(k for _, k, _, _ in u.arg))
     if op is Op.REDUCE_AXES:
         return tuple(1 if i in u.arg[1] else n for i, n in enumerate(s))
     if op is Op.CAT:

@@ -18,6 +18,9 @@ class Op(Enum):
     PAD = auto()          # (x)                arg: ((before, after), ...); zeros outside
     SHRINK = auto()       # (x)                arg: ((start, step, count), ...); out[i] = x[start + i*step], step > 0
     FLIP = auto()         # (x)                arg: axes to reverse
+    WINDOW = auto()       # (x)                arg: ((axis, kernel, stride, dilation), ...), each axis once; the axis becomes the count of
+    #                                          windows that lie inside x, and one axis of size `kernel` per entry follows at the end:
+    #                                          out[.., o, .., k] = x[.., o*stride + k*dilation, ..]
     CAT = auto()          # (x, y, ...)        arg: axis
     REDUCE_AXES = auto()  # (x)                arg: (Op.ADD|MUL|MAX|MIN, axes); reduced axes stay with size 1; dtype kept
     SCAN_AXIS = auto()    # (x)                arg: (Op.ADD|MUL|MAX|MIN, axis); inclusive prefix reduction
@@ -76,6 +79,8 @@ class Op(Enum):
     CMPNE = auto()        # true on NaN
     WHERE = auto()        # (cond, x, y)
     FMA = auto()          # (x, y, z)          x*y+z rounded once; floats
+
+    __hash__ = object.__hash__   # members are unique objects; the default hashes the name, in Python
 
     def __repr__(self) -> str:
         return f"Op.{self.name}"
@@ -140,7 +145,7 @@ class StageArg(NamedTuple):
 
 class GroupOp:
     """Sets of ops that rules speak about."""
-    MOVEMENT = frozenset({Op.RESHAPE, Op.PERMUTE, Op.EXPAND, Op.PAD, Op.SHRINK, Op.FLIP})
+    MOVEMENT = frozenset({Op.RESHAPE, Op.PERMUTE, Op.EXPAND, Op.PAD, Op.SHRINK, Op.FLIP, Op.WINDOW})
     UNARY = frozenset({Op.CAST, Op.BITCAST, Op.NEG, Op.ABS, Op.SQRT, Op.EXP, Op.EXP2, Op.LOG, Op.LOG2, Op.SIN, Op.COS, Op.TAN, Op.TANH, Op.ERF,
                        Op.FLOOR, Op.CEIL, Op.TRUNC, Op.RINT, Op.NOT})
     COMPARE = frozenset({Op.CMPLT, Op.CMPLE, Op.CMPEQ, Op.CMPNE})
