@@ -1,0 +1,310 @@
+"""Actions picked by hand-written rules, in milliseconds and without timing: register tile, vectors, staging, threads."""
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ..dtype import dtypes
+from ..errors import OptError
+from ..program import Chain, Local, Opt, Padto, Stage, Swap, Thread, Unroll, Upcast
+from ..target import Target
+from ..uop import AxisKind, GroupOp, Op, UOp
+from ..uop.lanes import lane_width
+from .actions import apply_opt
+from .kernel import Access, Kernel, access
+
+THREAD_WORK = 200_000            # simple operations from which a second core pays for waking it
+TAPS = 32                        # reductions up to this length are written out
+PAGE_STRIDE = 1024               # bytes between rows from which a panel is packed
+
+
+class Schedule:
+    """The actions taken so far and the kernel after them."""
+
+    def __init__(self, ast: UOp, target: Target) -> None:
+        self.ast, self.target, self.opts = ast, target, list[Opt]()
+        self.raw = Kernel(ast)
+        self.width = lane_width(ast, target.vector_bytes)
+
+    def add(self, opt: Opt) -> bool:
+        """Take an action if it applies."""
+        try:
+            self.ast = apply_opt(self.ast, opt)
+        except OptError:
+            return False
+        self.opts.append(opt)
+        return True
+
+    def extent(self, axis: int) -> int:
+        """What is left of an output loop."""
+        r = Kernel(self.ast).output(axis)
+        return r.arg.extent if r is not None else 1
+
+    def fit(self, axis: int, extent: int, n: int) -> bool:
+        """Make `extent` a multiple of n, by padding if need be."""
+        return extent % n == 0 or self.add(Padto(axis, n))
+
+
+def hand_coded(ast: UOp, target: Target) -> list[Opt]:
+    """The schedule of a kernel on a machine, by the first rule that knows its kind."""
+    s = Schedule(ast, target)
+    for rule in (scan, product, row_reduction, column_reduction, elementwise):
+        if rule(s):
+            break
+    threads(s)
+    return order(s)
+
+
+def order(s: Schedule) -> list[Opt]:
+    """The actions as they were taken; STAGE, which comes last, has been kept back until now."""
+    return s.opts
+
+
+# ---- what a kernel is --------------------------------------------------------------------------------
+def unit_axis(k: Kernel) -> UOp | None:
+    """The output range along which the first store is contiguous."""
+    return next((r for r, step in k.stores[0].strides.items() if step == 1 and r.arg.kind in (AxisKind.LOOP, AxisKind.SCAN)), None)
+
+
+def reduce_axes(k: Kernel) -> dict[int, int]:
+    """Axis ids of the reductions and their extents."""
+    return {r.arg.id: r.arg.extent for u in k.reduces for r in u.src[1:]}
+
+
+@dataclass(frozen=True)
+class Product:
+    """A sum of products: the reduction and the loads on its two sides."""
+    reduce: UOp
+    left: Access
+    right: Access
+
+
+def find_product(k: Kernel) -> Product | None:
+    if len(k.reduces) != 1 or k.reduces[0].arg is not Op.ADD or k.stages:
+        return None
+    x = k.reduces[0].src[0]
+    while x.op is Op.CAST or x.op is Op.WHERE:
+        x = x.src[0] if x.op is Op.CAST else x.src[1]
+    if x.op is not Op.MUL:
+        return None
+    sides = [[u for u in s.toposort() if u.op is Op.LOAD] for s in x.src]
+    if len(sides[0]) != 1 or len(sides[1]) != 1 or sides[0][0] is sides[1][0]:
+        return None
+    return Product(k.reduces[0], access(sides[0][0].src[0]), access(sides[1][0].src[0]))
+
+
+def work(k: Kernel) -> int:
+    """Simple operations of a kernel, loads and stores included."""
+    total = 0
+    for u in k.topo:
+        if (u.op in GroupOp.ALU and u.dtype is not dtypes.index) or u.op in (Op.LOAD, Op.STORE):
+            price = 12 if u.op in GroupOp.TRANSCENDENTAL else 1
+            total += price * math.prod(r.arg.extent for r in u.free)
+    return total
+
+
+def largest(options: tuple[int, ...], extent: int) -> int:
+    """The largest option that divides the extent; 1 if none does."""
+    return next((n for n in options if n <= extent and extent % n == 0), 1)
+
+
+def lanes_for(extent: int, best: int, least: int) -> int:
+    """How many lanes to take of an axis: `best` if it divides or the axis is long enough to be padded, else less; 1 if the axis is too short."""
+    n = best
+    while n >= least:
+        if extent % n == 0 or extent >= 4 * n:
+            return n
+        n //= 2
+    return least if extent > least else extent if extent > 1 else 1
+
+
+# ---- the rules ---------------------------------------------------------------------------------------
+def scan(s: Schedule) -> bool:
+    """Prefix reductions: lanes along the scan if it is contiguous, else along another contiguous axis."""
+    k = s.raw
+    if not k.scans:
+        return False
+    v = unit_axis(k)
+    if v is not None:
+        n = lanes_for(v.arg.extent, 4 * s.width, s.width)
+        if n > 1 and s.fit(v.arg.id, v.arg.extent, n):
+            s.add(Upcast(v.arg.id, n, True))
+    return True
+
+
+def product(s: Schedule) -> bool:
+    """Matrix products and convolutions: a register tile of two output axes; panels of the vector operand are packed."""
+    k = s.raw
+    p, n = find_product(k), unit_axis(k)
+    if p is None or n is None or n not in p.reduce.free:
+        return False
+    wide, other = (p.right, p.left) if n in p.right.index.free else (p.left, p.right)
+    if n not in wide.index.free or n in other.index.free:
+        return False
+    rows = [r for r in other.strides if r in p.reduce.free and r not in wide.index.free and r.arg.kind is AxisKind.LOOP]
+    m = max(rows, key=lambda r: r.arg.extent, default=None)
+    mt, nt = tile(s, m.arg.extent if m is not None else 1, n.arg.extent)
+    if nt < 2:
+        return False
+    if not s.fit(n.arg.id, n.arg.extent, nt):
+        return False
+    if m is not None and mt > 1 and s.fit(m.arg.id, m.arg.extent, mt):
+        s.add(Upcast(m.arg.id, mt))
+    s.add(Upcast(n.arg.id, nt, True))
+    short_taps(s, p)
+    place_product(s, p, wide, m, n, mt)
+    return True
+
+
+def tile(s: Schedule, m: int, n: int) -> tuple[int, int]:
+    """Rows and lanes of the register tile: as many accumulators as fit, the least padding; wide tiles first."""
+    W, room = s.width, s.target.registers - 4
+    best: tuple[float, int, int] | None = None
+    for nv in (2, 3, 1, 4):
+        mt = min(room // nv, m)
+        if nv * W > n and nv > 1 and -(-n // W) < nv:
+            continue
+        for rows in dict.fromkeys((mt, max(mt - 1, 1), max(mt - 2, 1), max(mt // 2, 1))):
+            padded = -(-m // rows) * rows * -(-n // (nv * W)) * nv * W
+            loads = (rows + nv) / (rows * nv)                   # register loads per multiply-add
+            score = padded / (m * n) * (1 + 0.35 * max(loads - 0.67, 0) + (0.15 if rows * nv < 8 else 0))
+            if best is None or score < best[0] - 1e-9:
+                best = (score, rows, nv * W)
+    assert best is not None
+    return (best[1], best[2]) if n >= W else (min(m, 8), n)
+
+
+def short_taps(s: Schedule, p: Product) -> None:
+    """Write out the short loops of a convolution's window."""
+    ranges = sorted((r for r in p.reduce.src[1:] if r.arg.extent <= 4), key=lambda r: r.arg.extent)
+    if len(p.reduce.src) > 2:
+        total = 1
+        for r in ranges:
+            if total * r.arg.extent <= 4:
+                total *= r.arg.extent
+                s.add(Chain(r.arg.id, r.arg.extent))
+
+
+def place_product(s: Schedule, p: Product, wide: Access, m: UOp | None, n: UOp, mt: int) -> None:
+    """Loop order, threads and packing: panels of lanes outermost, so that a packed panel serves all rows."""
+    k, threads_n = s.raw, s.target.threads
+    batch = [r for r in k.outputs if r is not m and r is not n and r.arg.kind is AxisKind.LOOP]
+    panels, tiles = s.extent(n.arg.id), s.extent(m.arg.id) if m is not None else 1
+    busy = work(k) >= THREAD_WORK and threads_n > 1
+    outer = next((r for r in batch if r.arg.extent >= 2 * threads_n), None)
+    if m is not None and panels > 1 and tiles > 1 and n.arg.order > m.arg.order:
+        s.add(Swap(m.arg.id, n.arg.id))
+    if busy and outer is not None:
+        s.add(Thread(outer.arg.id))
+    elif busy and panels >= threads_n:
+        s.add(Thread(n.arg.id))
+    elif busy and m is not None and tiles >= threads_n:
+        s.add(Thread(m.arg.id))
+        return
+    reduce_step = min((abs(step) for r, step in wide.strides.items() if r in p.reduce.src[1:]), default=0)
+    strided = wide.strides.get(n, 0) != 1
+    far = reduce_step * wide.buffer.dtype.itemsize >= PAGE_STRIDE
+    if (far or strided) and tiles > 8 and not wide.opaque and not len(wide.index.src) > 2:
+        s.add(Stage(wide.buffer.arg.slot, n.arg.id))
+
+
+def row_reduction(s: Schedule) -> bool:
+    """Reductions along a contiguous axis: partial results in vector lanes; several rows at once where nothing but the reduction is done."""
+    k = s.raw
+    if not k.reduces:
+        return False
+    contiguous = {r.arg.id for a in k.loads for r, step in a.strides.items() if step == 1 and r.arg.kind is AxisKind.REDUCE}
+    axes = [(n, a) for a, n in reduce_axes(k).items() if a in contiguous]
+    if not axes:
+        return False
+    n, axis = max(axes)
+    total = math.prod(reduce_axes(k).values())
+    if n < s.width or (n <= TAPS and total == n and k.iterations >= 8 * n):
+        return False
+    rows = [r for r in k.outputs if r.arg.kind is AxisKind.LOOP and r.arg.id != axis and all(r in u.free for u in k.reduces)]
+    row = max(rows, key=lambda r: r.arg.order, default=None)
+    alone = len(k.reduces) == 1 and not k.stages and all(r.arg.id != axis for r in k.outputs)
+    if alone and row is not None and row.arg.extent >= 16:
+        multi_row(s, axis, n, row)
+        return True
+    lanes = lanes_for(n, 8 * s.width if not k.stages else 4 * s.width, s.width)
+    if lanes > 1 and s.fit(axis, n, lanes):
+        s.add(Unroll(axis, lanes, True))
+        s.add(Upcast(axis, min(lanes, 4 * s.width), True)) or s.add(Upcast(axis, lanes, True))
+    return True
+
+
+def multi_row(s: Schedule, axis: int, n: int, row: UOp) -> None:
+    """Several rows side by side: memory gives more to several streams than to one."""
+    at_once = largest((8, 4, 2), row.arg.extent)
+    lanes = lanes_for(n, (2 if at_once >= 4 else 4) * s.width, s.width)
+    if lanes > 1 and s.fit(axis, n, lanes):
+        s.add(Unroll(axis, lanes, True))
+    if at_once > 1 and row.arg.extent // at_once >= 2 * s.target.threads:
+        s.add(Upcast(row.arg.id, min(at_once, 4 if lanes > s.width else 8)))
+
+
+def column_reduction(s: Schedule) -> bool:
+    """Reductions over an axis that is not contiguous: lanes along the contiguous output axis, several terms a visit."""
+    k = s.raw
+    if not k.reduces:
+        return False
+    v = unit_axis(k)
+    if v is None:
+        return True
+    reads = [a for a in k.loads if a.strides.get(v) == 1]
+    taps = math.prod(reduce_axes(k).values())
+    lanes = lanes_for(v.arg.extent, 4 * s.width if reads else s.width, min(s.width, 4))
+    if lanes > 1 and s.fit(v.arg.id, v.arg.extent, lanes):
+        s.add(Upcast(v.arg.id, lanes, True))
+    axes = reduce_axes(k)
+    if taps <= TAPS:
+        for axis, n in axes.items():
+            s.add(Chain(axis, n))
+        return True
+    long = max(axes, key=lambda a: axes[a])
+    s.add(Chain(long, largest((8, 4, 2), axes[long])))
+    blocks = s.extent(v.arg.id)
+    if len(k.reduces) == 1 and axes[long] >= 64 and lanes >= s.width and blocks >= 4 * s.target.threads:
+        s.add(Local(v.arg.id, largest((64, 32, 16, 8, 4), blocks // (2 * s.target.threads)) if blocks % (2 * s.target.threads) == 0 else largest((8, 4, 2), blocks)))
+    return True
+
+
+def elementwise(s: Schedule) -> bool:
+    """Maps: lanes along the store's contiguous axis; a square tile where a load is contiguous along another axis."""
+    k = s.raw
+    v = unit_axis(k)
+    if v is None:
+        return True
+    across = [r for a in k.loads for r, step in a.strides.items() if step == 1 and r is not v and r in k.outputs and a.strides.get(v, 0) > 1 and not a.opaque
+              and len(a.index.src) == 2]
+    W = s.width
+    if across and across[0].arg.extent >= W and v.arg.extent >= W:
+        u = across[0]
+        if s.fit(u.arg.id, u.arg.extent, W) and s.fit(v.arg.id, v.arg.extent, 2 * W if v.arg.extent >= 2 * W else W):
+            s.add(Upcast(v.arg.id, 2 * W if v.arg.extent >= 2 * W else W, True))
+            s.add(Upcast(u.arg.id, W))
+            if v.arg.order > u.arg.order:
+                s.add(Swap(u.arg.id, v.arg.id))
+        return True
+    dear = sum(12 if u.op in GroupOp.TRANSCENDENTAL else 1 for u in k.topo if u.op in GroupOp.ALU and u.dtype is not dtypes.index)
+    lanes = lanes_for(v.arg.extent, (2 if dear > 60 else 4) * W, W)
+    if lanes > 1 and s.fit(v.arg.id, v.arg.extent, lanes):
+        s.add(Upcast(v.arg.id, lanes, True))
+    return True
+
+
+def threads(s: Schedule) -> None:
+    """The outermost output loop that every phase runs inside of is shared among the threads, if there is enough to do."""
+    n = s.target.threads
+    k = Kernel(s.ast)
+    if n < 2 or work(s.raw) < THREAD_WORK or any(r.arg.kind is AxisKind.THREAD for r in k.ranges):
+        return
+    once = [u.free for u in (*k.reduces, *k.stages) if not u.free & {r for v in (*k.reduces, *k.stages) for r in (v.src[1:] if v.op is Op.REDUCE else v.src[2:])}]
+    loops = [r for r in k.outputs if r.arg.kind is AxisKind.LOOP and all(r in f for f in once) and all(r in st.free for st in s.ast.src)]
+    if not loops:
+        return
+    loops.sort(key=lambda r: r.arg.order)
+    best = next((r for r in loops if r.arg.extent >= 4 * n), None) or max(loops, key=lambda r: r.arg.extent)
+    if best.arg.extent >= 2:
+        s.add(Thread(best.arg.id))
