@@ -2,9 +2,12 @@
 from __future__ import annotations
 
 import math
+import struct
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
+
+from .errors import DTypeError
 
 
 class Kind(IntEnum):
@@ -72,9 +75,9 @@ class DType:
         return (1 << (self.bits - (0 if self.is_unsigned else 1))) - 1
 
     def const(self, v: Any) -> bool | int | float:
-        """`v` as the Python value that a CONST of this type holds; integers wrap, as in every fold."""
+        """`v` as the Python value that a CONST of this type holds; floats are rounded, integers wrap, as in every fold."""
         if self.is_float:
-            return float(v)
+            return round_to(float(v), self)
         if self.is_bool:
             return bool(v)
         n = int(v)
@@ -103,3 +106,57 @@ class dtypes:
     index = DType("index", Kind.INT, 8)
     default_float = float32
     default_int = int64
+
+
+NAMED = {d.name: d for d in vars(dtypes).values() if isinstance(d, DType) and d.name not in ("void", "index")}
+ALIASES = {"float": "float32", "double": "float64", "half": "float16", "int": "int32", "long": "int64", "short": "int16", "char": "int8", "uchar": "uint8"}
+
+
+def to_dtype(x: Any) -> DType:
+    """The dtype meant by a DType, a name, a Python type or a NumPy dtype. DTypeError lists the good ones."""
+    if isinstance(x, DType):
+        return x
+    if x is bool or x is int or x is float:
+        return {bool: dtypes.bool, int: dtypes.default_int, float: dtypes.default_float}[x]
+    name = x if isinstance(x, str) else getattr(x, "name", getattr(x, "__name__", None))
+    found = NAMED.get(ALIASES.get(name, name)) if isinstance(name, str) else None
+    if found is None:
+        raise DTypeError(f"unknown dtype {x!r}; known: {', '.join(sorted(NAMED))}")
+    return found
+
+
+def promote(*kinds: DType) -> DType:
+    """The dtype of an operation on these, as the Array API has it; where that says nothing: an integer and a float give the float, float16 and
+    bfloat16 give float32, uint64 and a signed integer give float64 (as NumPy)."""
+    out = kinds[0]
+    for d in kinds[1:]:
+        out = _promote(out, d)
+    return out
+
+
+def _promote(a: DType, b: DType) -> DType:
+    if a is b:
+        return a
+    if a.kind is b.kind:
+        if a.itemsize == b.itemsize:
+            return dtypes.float32                               # float16 and bfloat16
+        return a if a.itemsize > b.itemsize else b
+    lo, hi = sorted((a, b), key=lambda d: d.kind)
+    if hi.is_float or lo.is_bool or lo.itemsize < hi.itemsize:
+        return hi
+    return {1: dtypes.int16, 2: dtypes.int32, 4: dtypes.int64, 8: dtypes.float64}[lo.itemsize]      # unsigned with signed of the same size or less
+
+
+def round_to(v: float, dt: DType) -> float:
+    """The nearest value of a float type, ties to even."""
+    if dt is dtypes.float64 or not math.isfinite(v):
+        return v
+    code = "<e" if dt is dtypes.float16 else "<f"
+    try:
+        v = float(struct.unpack(code, struct.pack(code, v))[0])
+    except OverflowError:
+        return math.copysign(math.inf, v)
+    if dt is dtypes.bfloat16:
+        bits = struct.unpack("<I", struct.pack("<f", v))[0]
+        v = float(struct.unpack("<f", struct.pack("<I", (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000))[0])
+    return v

@@ -3,10 +3,9 @@ from __future__ import annotations
 
 from typing import Any, Self, TypeVar
 
-from ..dtype import DType, dtypes, promote
+from ..dtype import DType, promote
 from ..errors import ShapeError
 from ..uop import Op
-from .base import TensorBase
 from .reduce import ReduceOps, wide
 
 Label = str | int          # of an axis in einsum: a letter, or a negative number for an axis under the ellipsis, counted from the right
@@ -28,13 +27,11 @@ class LinalgOps(ReduceOps):
             raise ShapeError(f"cannot matmul {self.shape} and {w.shape}: the last axis of the first has size {self.shape[-1]}, "
                              f"axis {axis} of the second has size {w.shape[axis]}; they must be equal")
         a, b, out = contractible(self, w, dtype)
-        both = self.ndim > 1 and w.ndim > 1
-        a = a.unsqueeze(-2) if both or w.ndim > 1 else a
-        b = b if w.ndim == 1 else b.transpose(-1, -2)
-        if both:
-            b = b.unsqueeze(-3)
+        if w.ndim > 1:
+            a, b = a.unsqueeze(-2), b.transpose(-1, -2)
+            b = b.unsqueeze(-3) if self.ndim > 1 else b
         try:
-            terms = a._binary(Op.MUL, b)
+            terms = a * b
         except ShapeError:
             raise ShapeError(f"cannot matmul {self.shape} and {w.shape}: batch axes {self.shape[:-2]} and {w.shape[:-2]} do not broadcast") from None
         return terms._reduce(Op.ADD, -1, False).cast(out)
@@ -51,14 +48,14 @@ class LinalgOps(ReduceOps):
 
     def linear(self, weight: Self, bias: Self | None = None, dtype: DType | None = None) -> Self:
         """self @ weight (in, out) + bias (out,); self * weight when the weight is a vector. Dtypes as for `dot`."""
-        x = self._binary(Op.MUL, weight) if weight.ndim == 1 else self.dot(weight, dtype)
-        return x if bias is None else x._binary(Op.ADD, bias)
+        x = self * weight if weight.ndim == 1 else self.dot(weight, dtype)
+        return x if bias is None else x + bias
 
     def outer(self, vec2: Self) -> Self:
         """self[i] * vec2[j] of two vectors. ShapeError for other shapes."""
         if self.ndim != 1 or vec2.ndim != 1:
             raise ShapeError(f"outer takes two vectors, got shapes {self.shape} and {vec2.shape}")
-        return self.unsqueeze(1)._binary(Op.MUL, vec2.unsqueeze(0))
+        return self.unsqueeze(1) * vec2.unsqueeze(0)
 
     @staticmethod
     def einsum(formula: str, *operands: L, dtype: DType | None = None) -> L:
@@ -147,7 +144,7 @@ def contract(a: tuple[L, list[Label]], b: tuple[L, list[Label]], output: list[La
     kept = [c for c in output if c in every] + [c for c in every if c in later and c not in output]
     order = kept + [c for c in every if c not in kept]
     x, y = (spread(t, labels, order) for t, labels in (a, b))
-    product = x._binary(Op.MUL, y)
+    product = x * y
     summed = tuple(range(len(kept), len(order)))
     return (product._reduce(Op.ADD, summed, False) if summed else product), kept
 

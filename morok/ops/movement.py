@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, Literal, Self
 
-from ..dtype import DType, dtypes
+from ..dtype import DType, dtypes, promote
 from ..errors import DTypeError, ShapeError
 from ..helpers import ceildiv, prod
 from ..uop import Op, UOp
@@ -267,9 +267,9 @@ class MovementOps(TensorBase):
         others = [(x.ndim, x.shape[:axis], x.shape[axis + 1:]) for x in xs]
         if any(o != others[0] for o in others):
             raise ShapeError(f"cannot cat shapes {[x.shape for x in xs]} along dim {dim}: all other axes must agree")
-        xs = first._promoted(*xs)
-        full = [x for x in xs if x.shape[axis]] or xs[:1]
-        return full[0] if len(full) == 1 else first._new(UOp(Op.CAT, full[0].dtype, tuple(x.uop for x in full), axis))
+        dtype = promote(*(x.dtype for x in xs))
+        full = [x._cast_to(dtype) for x in xs if x.shape[axis]] or [first._cast_to(dtype)]
+        return full[0] if len(full) == 1 else first._new(UOp(Op.CAT, dtype, tuple(x.uop for x in full), axis))
 
     def stack(self, *args: Self, dim: int = 0) -> Self:
         """Tensors of one shape joined along a new axis `dim`; also `Tensor.stack([x, y])`. ShapeError when shapes differ."""

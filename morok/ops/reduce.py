@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence
 from typing import Self
 
-from ..dtype import DType, dtypes
+from ..dtype import DType, dtypes, to_dtype
 from ..errors import ShapeError
 from ..helpers import prod
 from ..uop import Op, UOp
@@ -52,7 +52,7 @@ class ReduceOps(MovementOps, ElementwiseOps):
 
     def _accumulating(self, dtype: DType | None) -> tuple[Self, DType]:
         """Self in the type to accumulate in, and the type of the result."""
-        out = dtype or sum_dtype(self.dtype)
+        out = sum_dtype(self.dtype) if dtype is None else to_dtype(dtype)
         half = out.is_float and out.itemsize == 2
         return self.cast((self.dtype if self.dtype is dtypes.float64 else dtypes.float32) if half else out), out
 
@@ -111,9 +111,9 @@ class ReduceOps(MovementOps, ElementwiseOps):
             return flat.reshape((1,) * self.ndim) if keepdim else flat
         at = self._axis(axis)
         n = self.shape[at]
-        hit = self._binary(Op.CMPEQ, self._reduce(op, at, True))
+        hit = self.eq(self._reduce(op, at, True))
         if self.dtype.is_float:
-            hit = hit._binary(Op.OR, self._binary(Op.CMPNE, self))
+            hit = hit | self.isnan()
         place = self._along(at)
         first = hit._select(place, self._filled(self.shape, n, place.dtype))._reduce(Op.MIN, at, keepdim)
         return first.cast(dtypes.default_int)
@@ -132,7 +132,7 @@ class ReduceOps(MovementOps, ElementwiseOps):
         else:
             exact = dtypes.float64 if self.dtype.itemsize == 8 else sum_dtype(self.dtype)
             total = self.cast(exact)._reduce(Op.ADD, axis, keepdim).cast(dtypes.float64)
-        return total._binary(Op.DIV, float(n))
+        return total / float(n)
 
     def var_mean(self, axis: Axes = None, keepdim: bool = False, correction: int = 1) -> tuple[Self, Self]:
         """(variance, mean), as `var` and `mean`."""
@@ -158,11 +158,11 @@ class ReduceOps(MovementOps, ElementwiseOps):
         What rounding left in the first mean is the mean of the deviations; taking it out again keeps constant rows at 0 (Chan, Golub, LeVeque 1983).
         """
         n = float(prod(self.shape[a] for a in self._axes(axis)))
-        mean = self._reduce(Op.ADD, axis, True)._binary(Op.DIV, n)
-        off = self._binary(Op.SUB, mean)
+        mean = self._reduce(Op.ADD, axis, True) / n
+        off = self - mean
         rest = off._reduce(Op.ADD, axis, True)
-        squares = off._binary(Op.MUL, off)._reduce(Op.ADD, axis, True)._binary(Op.SUB, rest._binary(Op.MUL, rest)._binary(Op.DIV, n))
-        return mean._binary(Op.ADD, rest._binary(Op.DIV, n)), squares._binary(Op.MAX, 0)
+        squares = (off * off)._reduce(Op.ADD, axis, True) - rest * rest / n
+        return mean + rest / n, squares.maximum(0)
 
     def _var(self, axis: Axes, keepdim: bool, correction: int) -> Self:
         x, axes = self.cast(wide(self.dtype)), self._axes(axis)
@@ -171,21 +171,21 @@ class ReduceOps(MovementOps, ElementwiseOps):
         if n <= correction or n == 0:
             var = x._filled(kept, math.nan)
         else:
-            var = x._moments(axis)[1]._binary(Op.DIV, float(n - correction))
+            var = x._moments(axis)[1] / float(n - correction)
         return var if keepdim else var.reshape(tuple(s for i, s in enumerate(self.shape) if i not in axes))
 
     # ---- exponentials -----------------------------------------------------------------------------------------------
     def softmax(self, axis: int = -1, dtype: DType | None = None) -> Self:
         """exp(x - max) / sum(exp(x - max)) along `axis`, of the float dtype of the tensor or of `dtype`; a row of -inf gives NaN."""
         x, out = self._floating(dtype)
-        e = x._exp_off(axis)
-        return e._binary(Op.DIV, e._reduce(Op.ADD, axis, True)).cast(out)
+        e = x._off(axis).exp()
+        return (e / e._reduce(Op.ADD, axis, True)).cast(out)
 
     def log_softmax(self, axis: int = -1, dtype: DType | None = None) -> Self:
         """log(softmax(x)) along `axis`, without its overflow."""
         x, out = self._floating(dtype)
         off = x._off(axis)
-        return off._binary(Op.SUB, off.exp()._reduce(Op.ADD, axis, True).log()).cast(out)
+        return (off - off.exp()._reduce(Op.ADD, axis, True).log()).cast(out)
 
     def logsumexp(self, axis: Axes = None, keepdim: bool = False) -> Self:
         """log(sum(exp(x))), without its overflow, of the tensor's float dtype; -inf over rows of -inf or an empty axis."""
@@ -194,36 +194,26 @@ class ReduceOps(MovementOps, ElementwiseOps):
         if any(self.shape[a] == 0 for a in axes):
             return x._reduce(Op.ADD, axes, keepdim).log().cast(out)
         top = x._reduce(Op.MAX, axes, True)._finite()
-        total = x._binary(Op.SUB, top).exp()._reduce(Op.ADD, axes, True).log()._binary(Op.ADD, top)
+        total = (x - top).exp()._reduce(Op.ADD, axes, True).log() + top
         return total.reshape(self._reduce(Op.ADD, axes, keepdim).shape).cast(out)
 
     def _floating(self, dtype: DType | None) -> tuple[Self, DType]:
         """Self in the float type to compute in, and the type of the result."""
-        out = dtype or (self.dtype if self.dtype.is_float else dtypes.default_float)
+        out = to_dtype(dtype) if dtype is not None else self.dtype if self.dtype.is_float else dtypes.default_float
         return self.cast(wide(out)), out
 
     def _off(self, axis: int) -> Self:
         """x - max along `axis`."""
-        return self if self.shape[self._axis(axis)] == 0 else self._binary(Op.SUB, self._reduce(Op.MAX, axis, True))
-
-    def _exp_off(self, axis: int) -> Self:
-        return self._off(axis).exp()
+        return self if self.shape[self._axis(axis)] == 0 else self - self._reduce(Op.MAX, axis, True)
 
     def _finite(self) -> Self:
         """Infinities and NaN replaced by 0: a maximum that may be subtracted from itself."""
-        return self.abs()._binary(Op.CMPLT, math.inf)._select(self, self._filled(self.shape, 0))
+        return (self.abs() < math.inf)._select(self, self._filled(self.shape, 0))
 
     # ---- prefix reductions ------------------------------------------------------------------------------------------
     def _scan(self, op: Op, axis: int) -> Self:
-        if self.ndim == 0:
-            self._axis_of_scalar(axis)
-            return self
         at = self._axis(axis)
-        return self if self.shape[at] <= 1 or 0 in self.shape else self._new(UOp(Op.SCAN_AXIS, self.dtype, (self.uop,), (op, at)))
-
-    def _axis_of_scalar(self, axis: int) -> None:
-        if axis not in (0, -1):
-            raise ShapeError(f"axis {axis} of a scalar: only 0 and -1 name it")
+        return self if self.ndim == 0 or self.shape[at] == 1 or 0 in self.shape else self._new(UOp(Op.SCAN_AXIS, self.dtype, (self.uop,), (op, at)))
 
     def cumsum(self, axis: int = 0, dtype: DType | None = None) -> Self:
         """Sums of the elements up to each place along `axis`; dtypes as for `sum`; O(n)."""
@@ -247,9 +237,9 @@ class ReduceOps(MovementOps, ElementwiseOps):
         values = self._scan(op, axis)
         if self.ndim == 0:
             return values, self._filled((), 0, dtypes.default_int)
-        here = self._binary(Op.CMPEQ, values)
+        here = self.eq(values)
         if self.dtype.is_float:
-            here = here._binary(Op.OR, self._binary(Op.CMPNE, self))
+            here = here | self.isnan()
         place = self._along(self._axis(axis))
         return values, here._select(place, place._filled(place.shape, 0))._scan(Op.MAX, axis).cast(dtypes.default_int)
 
@@ -265,8 +255,8 @@ class ReduceOps(MovementOps, ElementwiseOps):
         top = last._scan(Op.MAX, -1)._finite()
         pairs = (*last.shape, n)
         row, column = (last._along(last.ndim - 1 + i, index_dtype(n), pairs) for i in (0, 1))
-        terms = last.unsqueeze(-2).expand(pairs)._binary(Op.SUB, top.unsqueeze(-1)).exp()
-        kept = column._binary(Op.CMPLE, row)._select(terms, terms._filled(pairs, 0))
-        total = kept._reduce(Op.ADD, -1, False).log()._binary(Op.ADD, top)
+        terms = (last.unsqueeze(-2) - top.unsqueeze(-1)).exp()
+        kept = (column <= row)._select(terms, terms._filled(pairs, 0))
+        total = kept._reduce(Op.ADD, -1, False).log() + top
         back = (*range(at), x.ndim - 1, *range(at, x.ndim - 1))
         return total.permute(back).cast(out)

@@ -1,0 +1,1 @@
+"""The tensor API by family: methods that build graphs; nothing here runs anything."""

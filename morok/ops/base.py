@@ -1,0 +1,156 @@
+"""What all families of tensor methods stand on: the graph node, wrapping with the user's line, lifting of scalars, promotion and broadcasting."""
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any, Self
+
+import numpy as np
+
+from ..dtype import DType, dtypes, promote
+from ..errors import DTypeError, ShapeError
+from ..helpers import prod
+from ..uop import GroupOp, Op, UOp
+
+PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+Scalar = bool | int | float
+
+
+def user_line() -> str:
+    """"file:line" of the nearest caller outside of the package."""
+    f = sys._getframe(1)
+    while f.f_code.co_filename.startswith(PACKAGE) and f.f_back is not None:
+        f = f.f_back
+    return f"{f.f_code.co_filename}:{f.f_lineno}"
+
+
+def broadcast_shapes(*shapes: tuple[int, ...], what: str = "operands") -> tuple[int, ...]:
+    """The shape that all of these expand to; sizes 1 fit any size, 0 included. ShapeError names the shapes."""
+    out: list[int] = []
+    for sizes in zip(*((1,) * (max(map(len, shapes), default=0) - len(s)) + tuple(s) for s in shapes)):
+        other = {n for n in sizes if n != 1}
+        if len(other) > 1:
+            raise ShapeError(f"{what} of shapes {' and '.join(map(str, shapes))} cannot be broadcast together; sizes must be equal or 1")
+        out.append(other.pop() if other else 1)
+    return tuple(out)
+
+
+class TensorBase:
+    """A value: a tensor graph node and methods that make new ones."""
+    uop: UOp
+
+    # ---- facts ---------------------------------------------------------------------------------------
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Sizes of the axes."""
+        return self.uop.shape or ()
+
+    @property
+    def dtype(self) -> DType:
+        """Type of the elements."""
+        return self.uop.dtype
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    @property
+    def device(self) -> str:
+        """Where the value is computed and kept."""
+        return "CPU"
+
+    def numel(self) -> int:
+        """Number of elements."""
+        return prod(self.shape)
+
+    def element_size(self) -> int:
+        """Bytes of one element."""
+        return self.dtype.itemsize
+
+    def size(self, dim: int | None = None) -> Any:
+        """The shape, or the size of axis `dim`."""
+        return self.shape if dim is None else self.shape[self._axis(dim)]
+
+    # ---- primitives of the families --------------------------------------------------------------------
+    @classmethod
+    def _wrap(cls, uop: UOp) -> Self:
+        """A tensor around a node; a new node remembers the user's line."""
+        if uop.line is None:
+            uop.line = user_line()
+        t = object.__new__(cls)
+        t.uop = uop
+        return t
+
+    def _new(self, uop: UOp) -> Self:
+        return self._wrap(uop)
+
+    def _constant(self, value: Scalar, dtype: DType) -> Self:
+        """A scalar tensor. DTypeError if an integer type cannot hold the value."""
+        if dtype.is_int:
+            if isinstance(value, float) and not value.is_integer():
+                raise DTypeError(f"{value!r} is no {dtype.name}; use a whole number or a float tensor")
+            if not dtype.min <= value <= dtype.max:
+                raise DTypeError(f"{value!r} does not fit {dtype.name}, which holds {dtype.min} to {dtype.max}")
+        return self._new(UOp(Op.CONST, dtype, (), value))
+
+    def _lift(self, x: Any, dtype: DType | None = None) -> Self:
+        """A Python number, a list, an array or a tensor as a tensor; a number takes a dtype that leaves this tensor's alone where it can."""
+        if isinstance(x, TensorBase):
+            return x if dtype is None else x.cast(dtype)        # type: ignore[attr-defined, no-any-return, return-value]
+        if isinstance(x, (bool, int, float, np.bool_, np.integer, np.floating)):
+            value = x.item() if isinstance(x, np.generic) else x
+            return self._constant(value, dtype or self._scalar_dtype(value))
+        if isinstance(x, (list, tuple, np.ndarray)):
+            return type(self)(x, dtype=dtype)                   # type: ignore[call-arg]
+        raise DTypeError(f"cannot use {type(x).__name__} {x!r} as a tensor; give a number, a list, an array or a Tensor")
+
+    def _scalar_dtype(self, value: Scalar) -> DType:
+        """Python numbers are weak: they take the tensor's dtype unless they are of a higher kind."""
+        if isinstance(value, bool) or self.dtype.is_float or (isinstance(value, int) and self.dtype.is_int):
+            return self.dtype
+        return dtypes.default_float if isinstance(value, float) else dtypes.default_int
+
+    def _axis(self, axis: int, extra: int = 0) -> int:
+        """`axis` counted from the front. ShapeError if there is none such; extra: axes about to be added."""
+        n = self.ndim + extra
+        if isinstance(axis, bool) or not isinstance(axis, (int, np.integer)):
+            raise ShapeError(f"an axis is a whole number, not {axis!r}")
+        if not -max(n, 1) <= axis < max(n, 1):
+            raise ShapeError(f"axis {axis} is out of range for shape {self.shape}; valid: {-n} to {n - 1}" if n else f"axis {axis}: a scalar has no axes")
+        return int(axis) % max(n, 1)
+
+    def _broadcast_to(self, shape: tuple[int, ...]) -> Self:
+        """Expanded to `shape`. ShapeError if it does not fit."""
+        if self.shape == shape:
+            return self
+        ones = (1,) * (len(shape) - self.ndim) + self.shape
+        if len(ones) != len(shape) or any(a not in (1, b) for a, b in zip(ones, shape)):
+            raise ShapeError(f"cannot broadcast shape {self.shape} to {shape}")
+        u = self.uop if ones == self.shape else UOp(Op.RESHAPE, self.dtype, (self.uop,), ones)
+        return self._new(u if ones == shape else UOp(Op.EXPAND, self.dtype, (u,), shape))
+
+    def _unary(self, op: Op) -> Self:
+        return self._new(UOp(op, self.dtype, (self.uop,)))
+
+    def _together(self, x: Any, reverse: bool = False, what: str = "operands") -> tuple[Self, Self]:
+        """Both operands in one dtype and one shape."""
+        if x is self:
+            return self, self
+        other = self._lift(x)
+        shape = broadcast_shapes(self.shape, other.shape, what=what)
+        dtype = promote(self.dtype, other.dtype)
+        a, b = (t._cast_to(dtype)._broadcast_to(shape) for t in (self, other))
+        return (b, a) if reverse else (a, b)
+
+    def _cast_to(self, dtype: DType) -> Self:
+        if dtype is self.dtype:
+            return self
+        if self.uop.op is Op.CONST and not (dtype.is_int and self.dtype.is_float):
+            return self._new(UOp(Op.CONST, dtype, (), self.uop.arg))
+        return self._new(UOp(Op.CAST, dtype, (self.uop,)))
+
+    def _binary(self, op: Op, x: Any, reverse: bool = False) -> Self:
+        """op(self, x), or op(x, self) if reverse, after promotion and broadcasting."""
+        a, b = self._together(x, reverse)
+        return self._new(UOp(op, dtypes.bool if op in GroupOp.COMPARE else a.dtype, (a.uop, b.uop)))

@@ -1,0 +1,224 @@
+"""class Tensor: a lazy value. Methods build a graph; `numpy()`, `item()` and `realize()` compile and run it."""
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any, Self
+
+import numpy as np
+
+from . import knobs
+from .dtype import DType, dtypes, promote, to_dtype
+from .errors import DTypeError, ShapeError
+from .ops.base import TensorBase
+from .ops.indexing import IndexingOps
+from .ops.linalg import LinalgOps
+from .ops.nn import NNOps
+from .ops.random import RandomOps
+from .program import PrepareConfig
+from .realize import realize
+from .runtime import get_device
+from .runtime.buffer import NUMPY, Buffer, attach, buffer_of, new_buffer_node
+from .uop import Op, UOp
+
+
+class Tensor(NNOps, LinalgOps, IndexingOps, RandomOps):
+    """An array of one dtype that is computed when it is needed.
+
+    Tensor(data, dtype=None, device=None): data is a NumPy array (shared, not copied, where its layout allows), a number, nested lists, bytes or a tensor.
+    Whole numbers become int64, floats float32, unless `dtype` says otherwise. Tensors are values: a slice is a tensor of its own.
+    """
+    training = False
+
+    def __init__(self, data: Any, dtype: Any = None, device: str | None = None) -> None:
+        want = to_dtype(dtype) if dtype is not None else None
+        place = device or knobs.MOROK_DEVICE.get()
+        get_device(place)                                       # an unknown device is told now
+        if isinstance(data, UOp):
+            self.uop = data
+            return
+        if isinstance(data, TensorBase):
+            self.uop = data.uop if want is None else data._cast_to(want).uop
+            return
+        if isinstance(data, (bool, int, float, np.generic)):
+            kind = np_dtype(data.dtype) if isinstance(data, np.generic) else scalar_dtype(data)
+            self.uop = self._wrap(UOp(Op.CONST, want or kind, (), 0))._constant(data.item() if isinstance(data, np.generic) else data, want or kind).uop
+            return
+        self.uop = buffer_node(data, want, place)
+
+    # ---- running -----------------------------------------------------------------------------------------
+    def realize(self, *others: "Tensor") -> Self:
+        """Compute this tensor and `others` now, together; returns self."""
+        return self.realize_with(None, *others)
+
+    def realize_with(self, config: PrepareConfig | None, *others: "Tensor") -> Self:
+        """`realize` under a config, which says how kernels are optimized."""
+        tensors = [self, *others]
+        for t, done in zip(tensors, realize([t.uop for t in tensors], config), strict=True):
+            t.uop = done
+        return self
+
+    def _buffer(self) -> Buffer:
+        self.realize()
+        found = buffer_of(self.uop)
+        assert found is not None
+        return found
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """The values as an array of their own; bfloat16, which NumPy lacks, as float32."""
+        if self.dtype is dtypes.bfloat16:
+            return self.cast(dtypes.float32).numpy()
+        return self._buffer().numpy(self.shape).copy()
+
+    def data(self) -> memoryview:
+        """The values as a read-only memoryview of this shape."""
+        return memoryview(self.numpy()).toreadonly()
+
+    def item(self) -> Any:
+        """The one element as a Python number. ShapeError if there are more or none."""
+        if self.numel() != 1:
+            raise ShapeError(f"item() takes a tensor of one element; this one has shape {self.shape}")
+        return self.numpy().reshape(()).item()
+
+    def tolist(self) -> Any:
+        """The values as nested lists; a number for a scalar."""
+        return self.numpy().tolist()
+
+    def contiguous(self) -> Self:
+        """The same values, stored: what is made of them reads memory."""
+        return self if self.uop.op in (Op.CONTIGUOUS, Op.BUFFER) else self._new(UOp(Op.CONTIGUOUS, self.dtype, (self.uop,)))
+
+    def clone(self) -> Self:
+        """A tensor of its own with the same values."""
+        return self._new(self.uop)
+
+    def detach(self) -> Self:
+        """The same value; there are no gradients to cut off."""
+        return self._new(self.uop)
+
+    def to(self, device: str) -> Self:
+        """This tensor on a device. DeviceError for an unknown one."""
+        get_device(device)
+        return self
+
+    def assign(self, x: Any) -> Self:
+        """Make this tensor hold the values of x, of the same shape and dtype (ShapeError, DTypeError otherwise); returns self."""
+        new = self._lift(x)
+        if new.shape != self.shape:
+            raise ShapeError(f"assign: a tensor of shape {self.shape} cannot hold shape {new.shape}")
+        if new.dtype is not self.dtype:
+            raise DTypeError(f"assign: a tensor of dtype {self.dtype.name} cannot hold {new.dtype.name}; cast first")
+        self.uop = new.uop
+        return self
+
+    # ---- Python protocols -----------------------------------------------------------------------------------
+    def __repr__(self) -> str:
+        return f"<Tensor {self.dtype.name} {self.shape} on {self.device}>"
+
+    def __len__(self) -> int:
+        if not self.ndim:
+            raise ShapeError("a scalar tensor has no length")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Self]:
+        if not self.ndim:
+            raise ShapeError("a scalar tensor cannot be iterated over")
+        return (self[i] for i in range(self.shape[0]))
+
+    def __bool__(self) -> bool:
+        if self.numel() != 1:
+            raise ShapeError(f"the truth of a tensor of shape {self.shape} is not one value; use .any() or .all()")
+        return bool(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __index__(self) -> int:
+        if not self.dtype.is_int:
+            raise DTypeError(f"only an integer tensor can be used as an index, not {self.dtype.name}")
+        return int(self.item())
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        out = self.numpy()
+        return out if dtype is None else out.astype(dtype)
+
+    def _in_place(self, out: Self, symbol: str) -> Self:
+        if promote(out.dtype, self.dtype) is not self.dtype or out.dtype.is_float != self.dtype.is_float:
+            raise DTypeError(f"{symbol} on a tensor of dtype {self.dtype.name} would give {out.dtype.name}, which it cannot hold; "
+                             + ("use //= or cast the tensor to a float first" if symbol == "/=" else "cast it first"))
+        if out.shape != self.shape:
+            raise ShapeError(f"{symbol} on a tensor of shape {self.shape} would give shape {out.shape}")
+        self.uop = out._cast_to(self.dtype).uop
+        return self
+
+    def __iadd__(self, x: Any) -> Self: return self._in_place(self + x, "+=")
+    def __isub__(self, x: Any) -> Self: return self._in_place(self - x, "-=")
+    def __imul__(self, x: Any) -> Self: return self._in_place(self * x, "*=")
+    def __itruediv__(self, x: Any) -> Self: return self._in_place(self / x, "/=")
+    def __ifloordiv__(self, x: Any) -> Self: return self._in_place(self // x, "//=")
+    def __imod__(self, x: Any) -> Self: return self._in_place(self % x, "%=")
+    def __ipow__(self, x: Any) -> Self: return self._in_place(self ** x, "**=")
+    def __iand__(self, x: Any) -> Self: return self._in_place(self & x, "&=")
+    def __ior__(self, x: Any) -> Self: return self._in_place(self | x, "|=")
+    def __ixor__(self, x: Any) -> Self: return self._in_place(self ^ x, "^=")
+    def __ilshift__(self, x: Any) -> Self: return self._in_place(self << x, "<<=")
+    def __irshift__(self, x: Any) -> Self: return self._in_place(self >> x, ">>=")
+
+
+def np_dtype(d: np.dtype[Any]) -> DType:
+    """The dtype of a NumPy array. DTypeError for what morok has not: complex numbers, objects, strings."""
+    return to_dtype(d)
+
+
+def scalar_dtype(x: Any) -> DType:
+    return dtypes.bool if isinstance(x, bool) else dtypes.default_int if isinstance(x, int) else dtypes.default_float
+
+
+def buffer_node(data: Any, want: DType | None, device: str) -> UOp:
+    """A filled BUFFER node for an array, nested lists, or bytes."""
+    if isinstance(data, (bytes, bytearray, memoryview)):
+        array = np.frombuffer(data, np.uint8)
+    elif isinstance(data, np.ndarray):
+        array = data
+    elif isinstance(data, (list, tuple)):
+        array = from_lists(data)
+        if want is None:
+            want = {"i": dtypes.default_int, "u": dtypes.default_int, "f": dtypes.default_float, "b": dtypes.bool}.get(array.dtype.kind)
+    elif hasattr(data, "__array__"):
+        array = np.asarray(data)
+    else:
+        raise DTypeError(f"cannot make a tensor of {type(data).__name__} {data!r}; give an array, nested lists or a number")
+    if array.dtype.byteorder == ">" or (array.dtype.byteorder == "=" and os.sys.byteorder == "big"):    # type: ignore[attr-defined]
+        array = array.astype(array.dtype.newbyteorder("<"))
+    own = np_dtype(array.dtype) if array.size or array.dtype.kind in "biuf" else want or dtypes.default_float
+    want = want or own
+    if want is not own and want is not dtypes.bfloat16:
+        array = convert(array, want)
+        own = want
+    array = np.ascontiguousarray(array).reshape(array.shape)
+    node = new_buffer_node(array.shape, own, device)
+    attach(node, Buffer.from_numpy(array, own))
+    return node if want is own else UOp(Op.CAST, want, (node,))
+
+
+def from_lists(data: Any) -> np.ndarray[Any, Any]:
+    if any(isinstance(x, TensorBase) for x in data):
+        data = [x.numpy() if isinstance(x, Tensor) else x for x in data]
+    try:
+        array = np.array(data)
+    except ValueError:
+        raise ShapeError("nested lists have different lengths at the same depth; a tensor needs a regular shape") from None
+    if array.dtype.kind not in "biuf":
+        raise DTypeError(f"cannot make a tensor of {array.dtype} values; give bools, integers or floats")
+    return array.astype(np.float32) if array.size == 0 else array
+
+
+def convert(array: np.ndarray[Any, Any], want: DType) -> np.ndarray[Any, Any]:
+    """Host data in another dtype. DTypeError for integers that do not fit."""
+    if want.is_int and array.dtype.kind in "iu" and array.size and not (want.min <= array.min() and array.max() <= want.max):
+        raise DTypeError(f"values from {array.min()} to {array.max()} do not fit {want.name}, which holds {want.min} to {want.max}")
+    with np.errstate(over="ignore", invalid="ignore"):
+        return array.astype(NUMPY[want])
