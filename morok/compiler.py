@@ -11,6 +11,7 @@ from .errors import CompileError
 from .optimizer import apply_opts, flops_bytes, hand_coded
 from .program import Opt, OptStrategy, Program
 from .runtime.device import Device
+from .target import Target
 from .uop import Axis, AxisKind, Op, UOp, ranges
 
 LIMIT = 4096                     # loaded kernels that are remembered
@@ -23,7 +24,7 @@ class Kernel:
     address: int
 
 
-_kernels: "OrderedDict[tuple[str, str, str], Kernel]" = OrderedDict()
+_kernels: "OrderedDict[tuple[UOp, Target, OptStrategy], Kernel]" = OrderedDict()
 _lock = threading.Lock()
 counters = {"compiled": 0, "hits": 0}
 
@@ -40,7 +41,7 @@ def kernel_name(ast: UOp) -> str:
 
 def get_kernel(ast: UOp, device: Device, strategy: OptStrategy, line: str | None = None) -> Kernel:
     """The loaded kernel for this AST on this device under this strategy, compiled if it is not known yet."""
-    key = (ast.key, device.target.key, str(strategy))
+    key = (ast, device.target, strategy)
     with _lock:
         if (found := _kernels.get(key)) is not None:
             _kernels.move_to_end(key)

@@ -1,7 +1,9 @@
 """Tensor graphs → scheduled kernels → buffers that hold their values."""
 from __future__ import annotations
 
+import threading
 import time
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -9,11 +11,11 @@ from dataclasses import dataclass, field
 from . import knobs
 from .compiler import Kernel, get_kernel
 from .errors import IRError
-from .program import OptStrategy, PrepareConfig, ScheduleItem
+from .program import OptStrategy, PrepareConfig
 from .runtime import get_device
 from .runtime.buffer import Buffer, attach, buffer_of, new_buffer_node
 from .runtime.device import Device
-from .schedule import schedule
+from .schedule import Schedule, plan_of
 from .uop import Op, UOp
 
 
@@ -64,52 +66,94 @@ def strategy_of(config: PrepareConfig | None) -> OptStrategy:
     return OptStrategy.none() if knobs.MOROK_NOOPT.get() else OptStrategy.heuristic()
 
 
+@dataclass(frozen=True)
+class Step:
+    """One launch of a plan: the kernel, and for each argument the number of its buffer and the offset in bytes. dead: buffers not read after it."""
+    kernel: Kernel
+    args: tuple[tuple[int, int], ...]
+    dead: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A schedule compiled for a device. Buffer numbers: 0, 1, ... the inputs, then what has to be made."""
+    device: Device
+    steps: tuple[Step, ...]
+    made: dict[int, UOp]         # number → placeholder with shape and dtype
+    outputs: tuple[int, ...]
+
+
+LIMIT = 1024
+_plans: "OrderedDict[tuple[Schedule, OptStrategy], Plan]" = OrderedDict()
+_lock = threading.Lock()
+
+
 def realize(uops: Sequence[UOp], config: PrepareConfig | None = None) -> list[UOp]:
     """BUFFER nodes that hold the values of the graphs, of the same shapes and dtypes. A graph that is a filled buffer already is returned as it is."""
     pending = [u for u in dict.fromkeys(uops) if not (u.op is Op.BUFFER and buffer_of(u) is not None)]
     done: dict[UOp, UOp] = {}
     if pending:
-        plan = schedule(pending, new_buffer_node)
-        keep = set(plan.outputs)
-        run(plan.items, strategy_of(config), keep)
-        for u, out in zip(pending, plan.outputs, strict=True):
-            ensure(out)
-            done[u] = out
+        schedule, inputs = plan_of(pending)
+        plan = compiled(schedule, strategy_of(config))
+        done = dict(zip(pending, execute(plan, inputs), strict=True))
     return [done.get(u, u) for u in uops]
 
 
-def ensure(node: UOp) -> Buffer:
-    """The memory of a BUFFER node, allocated at its first use."""
-    found = buffer_of(node)
-    if found is None:
-        found = get_device(node.arg.device).allocate(node.shape, node.dtype)
-        attach(node, found)
-    return found
+def compiled(schedule: Schedule, strategy: OptStrategy) -> Plan:
+    """The plan of a schedule; every kernel is compiled or found."""
+    key = (schedule, strategy)
+    with _lock:
+        found = _plans.get(key)
+        if found is not None:
+            _plans.move_to_end(key)
+            return found
+    name = schedule.outputs[0].arg.device
+    device = get_device(name)
+    made: dict[int, UOp] = {}
+
+    def number(b: UOp) -> int:
+        k = -1 - int(b.arg.uid)
+        made[k] = b
+        return k
+    outputs = tuple(number(o) for o in schedule.outputs)
+    slots = [tuple((number(v.buffer), v.offset * v.buffer.dtype.itemsize) for v in item.views) for item in schedule.items]
+    last = {k: i for i, args in enumerate(slots) for k, _ in args if k not in outputs}
+    steps = tuple(Step(get_kernel(item.ast, device, strategy, item.line), args, tuple(dict.fromkeys(k for k, _ in args if last.get(k) == i)))
+                  for i, (item, args) in enumerate(zip(schedule.items, slots, strict=True)))
+    plan = Plan(device, steps, made, outputs)
+    with _lock:
+        _plans[key] = plan
+        if len(_plans) > LIMIT:
+            _plans.popitem(last=False)
+    return plan
 
 
-def run(items: Sequence[ScheduleItem], strategy: OptStrategy, keep: set[UOp]) -> None:
-    """Launch kernels in order; buffers that no later kernel reads are let go as soon as they are done."""
-    last = {v.buffer: i for i, item in enumerate(items) for v in item.views}
-    live: dict[UOp, Buffer] = {}
-    for i, item in enumerate(items):
-        device = get_device(item.views[0].buffer.arg.device)
-        kernel = get_kernel(item.ast, device, strategy, item.line)
+def execute(plan: Plan, inputs: Sequence[UOp]) -> list[UOp]:
+    """Run a plan on these inputs; fresh BUFFER nodes with the outputs. Buffers in between are let go when no later kernel reads them."""
+    live: dict[int, Buffer] = {}
+    for k, node in enumerate(inputs):
+        found = buffer_of(node)
+        if found is None:
+            raise IRError(f"{node} is read but has no memory")
+        live[k] = found
+    for step in plan.steps:
         addresses = []
-        for slot, view in enumerate(item.views):
-            node = view.buffer
-            buf = live.get(node) or buffer_of(node)
+        for k, offset in step.args:
+            buf = live.get(k)
             if buf is None:
-                if slot >= item.outputs:
-                    raise IRError(f"{node} is read before it is written")
-                buf = device.allocate(node.shape, node.dtype)
-                if node in keep:
-                    attach(node, buf)
-            live[node] = buf
-            addresses.append(buf.address + view.offset * node.dtype.itemsize)
-        launch(kernel, addresses, device)
-        for node in {v.buffer for v in item.views}:
-            if last[node] == i:
-                del live[node]
+                b = plan.made[k]
+                buf = live[k] = plan.device.allocate(b.arg.shape, b.dtype)
+            addresses.append(buf.address + offset)
+        launch(step.kernel, addresses, plan.device)
+        for k in step.dead:
+            del live[k]
+    out = []
+    for k in plan.outputs:
+        b = plan.made[k]
+        node = new_buffer_node(b.arg.shape, b.dtype, b.arg.device)
+        attach(node, live[k] if k in live else plan.device.allocate(b.arg.shape, b.dtype))
+        out.append(node)
+    return out
 
 
 def launch(kernel: Kernel, addresses: list[int], device: Device) -> None:

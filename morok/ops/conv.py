@@ -35,7 +35,7 @@ class ConvOps(LinalgOps):
                              f"and its axis 0 divisible by groups")
         if bias is not None and bias.shape != (cout,):
             raise ShapeError(f"conv2d bias must have shape {(cout,)}, one value a channel of weight {weight.shape}; got {bias.shape}")
-        x, w, out = contractible(self, weight, dtype=dtype)
+        (x, w), out = contractible([self, weight], dtype)
         x = x._padded_windows("conv2d", kernel, stride, dilation, resolve_padding(padding, n), 0)
         spatial = x.shape[2:2 + n]
         x = x.reshape((batch, groups, 1, per_group, *spatial, *kernel))

@@ -164,7 +164,7 @@ class IndexingOps(ReduceOps):
     def _updated(self, indices: Any, value: Any) -> Self:
         v: Self = self._lift(value).cast(self.dtype)
         if isinstance(indices, IndexingOps) and indices.dtype.is_bool and indices._known_values() is None:
-            return self._masked_update(indices, v)
+            return self._masked_update(indices, v)      # type: ignore[arg-type]
         entries = self._entries(indices)
         taken, arrays = self._split(entries)
         if arrays:

@@ -1,9 +1,10 @@
 """Matrix products: matmul, linear, outer and einsum, all as a sum over products of expanded operands in the order of axes (.., M, N, K)."""
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Self, TypeVar
 
-from ..dtype import DType, promote
+from ..dtype import DType, promote, to_dtype
 from ..errors import ShapeError
 from ..uop import Op
 from .reduce import ReduceOps, wide
@@ -26,7 +27,7 @@ class LinalgOps(ReduceOps):
         if self.shape[-1] != w.shape[axis]:
             raise ShapeError(f"cannot matmul {self.shape} and {w.shape}: the last axis of the first has size {self.shape[-1]}, "
                              f"axis {axis} of the second has size {w.shape[axis]}; they must be equal")
-        a, b, out = contractible(self, w, dtype)
+        (a, b), out = contractible([self, w], dtype)
         if w.ndim > 1:
             a, b = a.unsqueeze(-2), b.transpose(-1, -2)
             b = b.unsqueeze(-3) if self.ndim > 1 else b
@@ -67,7 +68,7 @@ class LinalgOps(ReduceOps):
         if not operands:
             raise ShapeError(f"einsum {formula!r} needs at least one tensor")
         inputs, output = parse_einsum(formula, [x.shape for x in operands])
-        first, *rest, out = contractible(*operands, dtype=dtype)
+        (first, *rest), out = contractible(operands, dtype)
         result, labels = take_diagonals(first, inputs[0])
         for i, x in enumerate(rest, 1):
             later = {c for term in inputs[i + 1:] for c in term}
@@ -79,14 +80,12 @@ class LinalgOps(ReduceOps):
         return result.permute(tuple(left.index(c) for c in output)).cast(out)
 
 
-def contractible(*xs: Any, dtype: DType | None) -> tuple[Any, ...]:
+def contractible(xs: Sequence[L], dtype: DType | None) -> tuple[list[L], DType]:
     """The tensors in the type to multiply and accumulate in, and the type of the result."""
-    common = xs[0].dtype
-    for x in xs[1:]:
-        common = promote(common, x.dtype)
-    out = dtype or common
+    common = promote(*(x.dtype for x in xs))
+    out = common if dtype is None else to_dtype(dtype)
     used = promote(wide(out), wide(common)) if out.is_float and common.is_float else wide(out) if out.is_float else out
-    return (*(x.cast(used) for x in xs), out)
+    return [x.cast(used) for x in xs], out
 
 
 def parse_einsum(formula: str, shapes: list[tuple[int, ...]]) -> tuple[list[list[Label]], list[Label]]:

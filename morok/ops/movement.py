@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
 
 from ..dtype import DType, dtypes, promote
 from ..errors import DTypeError, ShapeError
@@ -12,6 +12,7 @@ from ..uop import Op, UOp
 from .base import TensorBase
 
 Pair = tuple[int, int]
+M = TypeVar("M", bound=TensorBase)
 
 
 def sizes(first: Any, rest: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -374,9 +375,9 @@ def index_dtype(n: int) -> DType:
     return dtypes.int32 if n < 2**31 else dtypes.int64
 
 
-def operands(first: Any, rest: tuple[Any, ...]) -> list[Any]:
+def operands(first: M, rest: tuple[M, ...]) -> list[M]:
     """Tensors given as arguments or as one list."""
-    xs = [*first, *rest] if isinstance(first, (list, tuple)) else [first, *rest]
+    xs: list[M] = [*first, *rest] if isinstance(first, (list, tuple)) else [first, *rest]
     for x in xs:
         if not isinstance(x, TensorBase):
             raise DTypeError(f"expected tensors, got {type(x).__name__}: {x!r}")

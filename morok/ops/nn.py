@@ -9,12 +9,13 @@ from ..errors import DTypeError, ShapeError
 from ..uop import Op
 from .conv import ConvOps
 from .indexing import IndexingOps
+from .random import RandomOps
 from .reduce import Axes
 
 Reduction = Literal["none", "sum", "mean"]
 
 
-class NNOps(ConvOps, IndexingOps):
+class NNOps(ConvOps, IndexingOps, RandomOps):
     """Methods of networks. Halves are computed in float32 and rounded once."""
 
     # ---- normalization ----------------------------------------------------------------------------------------------
@@ -91,11 +92,6 @@ class NNOps(ConvOps, IndexingOps):
         return self + mask.cast(self.dtype)
 
     # ---- losses -----------------------------------------------------------------------------------------------------
-    def _reduced(self, reduction: Reduction) -> Self:
-        if reduction not in ("none", "sum", "mean"):
-            raise ShapeError(f"reduction must be 'none', 'sum' or 'mean', got {reduction!r}")
-        return self if reduction == "none" else self.sum() if reduction == "sum" else self.mean()
-
     def cross_entropy(self, Y: Self, reduction: Reduction = "mean", label_smoothing: float = 0.0) -> Self:
         """-log of the softmax over axis 1 (0 of a vector) at the class Y, an integer tensor without that axis; or weighted by Y, probabilities of self's shape.
 

@@ -34,10 +34,10 @@ class ReduceOps(MovementOps, ElementwiseOps):
     def _axes(self, axis: Axes) -> tuple[int, ...]:
         if axis is None:
             return tuple(range(self.ndim))
-        axes = tuple(self._axis(a) for a in ([axis] if isinstance(axis, int) else axis))
+        axes = tuple(self._axis(a) for a in ((axis,) if isinstance(axis, int) else axis))
         if len(set(axes)) != len(axes):
             raise ShapeError(f"axis {axis!r} of shape {self.shape} names an axis twice")
-        return tuple(sorted(axes))
+        return tuple(sorted(axes)) if self.ndim else ()
 
     def _reduce(self, op: Op, axis: Axes, keepdim: bool) -> Self:
         axes = self._axes(axis)
@@ -110,6 +110,8 @@ class ReduceOps(MovementOps, ElementwiseOps):
             flat = self.flatten()._position(op, 0, False)
             return flat.reshape((1,) * self.ndim) if keepdim else flat
         at = self._axis(axis)
+        if self.ndim == 0:
+            return self._filled((), 0, dtypes.default_int)
         n = self.shape[at]
         hit = self.eq(self._reduce(op, at, True))
         if self.dtype.is_float:
@@ -204,7 +206,7 @@ class ReduceOps(MovementOps, ElementwiseOps):
 
     def _off(self, axis: int) -> Self:
         """x - max along `axis`."""
-        return self if self.shape[self._axis(axis)] == 0 else self - self._reduce(Op.MAX, axis, True)
+        return self if any(self.shape[a] == 0 for a in self._axes(axis)) else self - self._reduce(Op.MAX, axis, True)
 
     def _finite(self) -> Self:
         """Infinities and NaN replaced by 0: a maximum that may be subtracted from itself."""

@@ -15,7 +15,7 @@ from .kernel import Access, Kernel, access
 
 THREAD_WORK = 200_000            # simple operations from which a second core pays for waking it
 TAPS = 32                        # reductions up to this length are written out
-PAGE_STRIDE = 1024               # bytes between rows from which a panel is packed
+PAGE_STRIDE = 512               # bytes between rows from which a panel is packed
 
 
 class Schedule:
@@ -152,6 +152,8 @@ def product(s: Schedule) -> bool:
         s.add(Upcast(m.arg.id, mt))
     s.add(Upcast(n.arg.id, nt, True))
     short_taps(s, p)
+    if len(p.reduce.src) == 2 and p.reduce.src[1].arg.extent % 2 == 0:
+        s.add(Chain(p.reduce.src[1].arg.id, 2))
     place_product(s, p, wide, m, n, mt)
     return True
 
@@ -160,7 +162,7 @@ def tile(s: Schedule, m: int, n: int) -> tuple[int, int]:
     """Rows and lanes of the register tile: as many accumulators as fit, the least padding; wide tiles first."""
     W, room = s.width, s.target.registers - 4
     best: tuple[float, int, int] | None = None
-    for nv in (2, 3, 1, 4):
+    for nv in (2, 3, 1):
         mt = min(room // nv, m)
         if nv * W > n and nv > 1 and -(-n // W) < nv:
             continue
@@ -204,7 +206,7 @@ def place_product(s: Schedule, p: Product, wide: Access, m: UOp | None, n: UOp, 
     reduce_step = min((abs(step) for r, step in wide.strides.items() if r in p.reduce.src[1:]), default=0)
     strided = wide.strides.get(n, 0) != 1
     far = reduce_step * wide.buffer.dtype.itemsize >= PAGE_STRIDE
-    if (far or strided) and tiles > 8 and not wide.opaque and not len(wide.index.src) > 2:
+    if (far or strided or wide.buffer.dtype.itemsize < 4) and tiles > 8 and not wide.opaque and not len(wide.index.src) > 2:
         s.add(Stage(wide.buffer.arg.slot, n.arg.id))
 
 

@@ -1,237 +1,206 @@
-"""What may stay inside one kernel, and what has to be stored: the rules of fusion, read off the kernel that a node would become."""
+"""One pass over the tensor graph, readers first: every node is stored, or taken apart in each kernel that wants it."""
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
-
 from ..dtype import dtypes
-from ..uop import GroupOp, Op, UOp, const, toposort
-from .ranges import Indexer, Read
+from ..errors import IRError
+from ..helpers import row_major
+from ..uop import AxisKind, GroupOp, Op, ParamArg, UOp, const, loop_key, toposort
+from ..uop.symbolic import simplify
+from .kernel import Kernel, Want
+from .ranges import FALSE, Place, inside, move, under
+from .realize_map import VERY_DEAR, Facts, facts_of, is_region_cat, must_store
 
-BROADCAST = 16               # a value recomputed this often inside a reduction is worth storing
-DEAR = 8                     # cost from which a value is kept rather than computed twice
-VERY_DEAR = 24               # cost from which it is stored when two kernels want it
-PLACES = 4                   # places in one kernel where a value may be computed
-ROW_BYTES = 256 << 10        # the longest row that is kept in scratch
-KERNEL_NODES = 800
-KERNEL_PIECE = 500
-ALONE = 1 << 17              # a reduction to one value over so many elements is a kernel of its own
-COST = {Op.DIV: 4, Op.SQRT: 4, Op.IDIV: 8, Op.MOD: 8}
+INDEX_NODES = 200            # the largest index expressions; beyond them a movement op costs more than a copy
 
 
-def cost(op: Op) -> int:
-    """Rough price of an elementwise op in simple instructions."""
-    return 10 if op in GroupOp.TRANSCENDENTAL else COST.get(op, 1)
+class Fusion:
+    """The graph cut into kernels. A node is looked at when all its readers have been, so all that is wanted of it is known.
+
+    kernels: in the order of creation, readers first.  stored: nodes that are buffers.  holes: stands for values that an index depends on.
+    `guess`: nodes that are expected to be stored, so that what reads them is cheap.
+    """
+
+    def __init__(self, sinks: list[UOp], forced: set[UOp], guess: set[UOp]) -> None:
+        self.order = toposort(sinks)
+        self.needed = {s for s in map(stored_node, sinks) if s.op is not Op.BUFFER} | {u for u in self.order if u.op is Op.ASSIGN}
+        self.stored = self.needed | forced | {u for u in self.order if u.op is Op.COPY}
+        self.stored |= {stored_node(u) for u in self.order if u.op is Op.CONTIGUOUS and stored_node(u).op is not Op.CONTIGUOUS}
+        self.kernels: list[Kernel] = []
+        self.holes: dict[UOp, Want] = {}
+        self.hole_of: dict[Want, UOp] = {}
+        self.wants: dict[UOp, list[Want]] = {}
+        self.regions: set[UOp] = set()
+        self.scalars: dict[UOp, UOp] = {}                       # movement of a constant is that constant
+        for u in self.order:
+            if u.op is Op.CONST or (u.op in GroupOp.MOVEMENT and u.op is not Op.PAD and u.src[0] in self.scalars):
+                self.scalars[u] = u if u.op is Op.CONST else self.scalars[u.src[0]]
+        self.facts = self.gather_facts(self.stored | guess)
+        self.stored |= self.regions
+        for u in reversed(self.order):
+            self.visit(u, self.wants.pop(u, []))
+
+    def gather_facts(self, memory: set[UOp]) -> dict[UOp, Facts]:
+        """Facts of all nodes, each seen as if it were not stored, but what it reads from `memory` were."""
+        facts: dict[UOp, Facts] = {}
+        seen: dict[UOp, Facts] = {}
+        for u in self.order:
+            if u.op is Op.CAT and is_region_cat(u, seen):
+                self.regions.add(u)
+            facts[u] = facts_of(u, seen)
+            seen[u] = Facts() if u in memory or u in self.regions else facts[u]
+        return facts
+
+    def settled(self) -> bool:
+        """What was stored would have been stored with the knowledge of what else is."""
+        facts = self.gather_facts(self.stored)
+        return all(kind(facts[u]) == kind(self.facts[u]) for u in self.stored)
+
+    def visit(self, node: UOp, wants: list[Want]) -> None:
+        if node.op is Op.BUFFER:
+            for w in wants:
+                w.kernel.done.append(w)
+            return
+        if not wants and node not in self.needed:
+            return
+        if node not in self.stored and (must_store(node, wants, self.facts[node]) or too_intricate(node, wants)):
+            for w in wants:
+                w.stage = None
+            self.stored.add(node)
+        if node in self.stored:
+            self.store(node, wants)
+        else:
+            for w in sorted(wants, key=lambda w: w.stage is None):      # who reads a row buffer comes before who fills it
+                self.expand(w)
+
+    def store(self, node: UOp, wants: list[Want]) -> None:
+        """Make kernels for the node; its readers load it."""
+        for w in wants:
+            w.kernel.inputs[node] = None
+            w.kernel.done.append(w)
+        level = 1 + max((w.kernel.level for w in wants), default=-1)
+        strides = row_major(node.shape or ())
+        if node in self.regions:
+            start = 0
+            for piece in node.src:
+                self.start(Kernel(node, piece, level, strides, start * strides[node.arg]))
+                start += (piece.shape or ())[node.arg]
+        else:
+            self.start(Kernel(node, node, level, strides))
+
+    def start(self, kernel: Kernel) -> None:
+        root = kernel.root
+        if 0 in (root.node.shape or ()):
+            return
+        self.kernels.append(kernel)
+        if root.node is kernel.target:
+            self.expand(root)
+        else:                                                   # a piece of a CAT
+            root.srcs = [self.want(kernel, root.node, root.place)]
+            kernel.done.append(root)
+
+    def want(self, kernel: Kernel, node: UOp, place: Place) -> Want:
+        if node in self.scalars:
+            node, place = self.scalars[node], Place(())
+        found = kernel.wants.get((node, place))
+        if found is None:
+            found = kernel.wants[node, place] = Want(node, place, kernel)
+            self.wants.setdefault(node, []).append(found)
+            if node.op is Op.BUFFER or node in self.stored:
+                kernel.inputs[node] = None
+        return found
+
+    def expand(self, w: Want) -> None:
+        """Take a want apart into wants of the node's sources."""
+        k, node, place, op = w.kernel, w.node, w.place, w.node.op
+        k.done.append(w)
+        if w.stage is not None or place.valid is FALSE or op in (Op.CONST, Op.IOTA):
+            return
+        if op in GroupOp.MOVEMENT:
+            there, guard = move(node, place)
+            if guard is not FALSE:
+                w.guards, w.srcs = (guard,), [self.want(k, node.src[0], there)]
+            return
+        k.size += 1
+        if op in GroupOp.ALU or op in (Op.CONTIGUOUS, Op.COPY):
+            w.srcs = [self.want(k, s, place) for s in node.src]
+        elif op is Op.ASSIGN:
+            w.srcs = [self.want(k, node.src[1], place)]
+        elif op is Op.REDUCE_AXES:
+            self.reduce(w)
+        elif op is Op.SCAN_AXIS:
+            r = place.idxs[node.arg[1]]
+            if r.op is Op.RANGE:
+                k.scan = r
+            w.srcs = [self.want(k, node.src[0], place)]
+        elif op is Op.CAT:
+            self.cat(w)
+        elif op is Op.GATHER:
+            self.gather(w)
+        else:
+            raise IRError(f"{op} is no op of the tensor graph")
+
+    def reduce(self, w: Want) -> None:
+        k, node, (idxs, valid) = w.kernel, w.node, w.place
+        shape, axes = node.src[0].shape or (), node.arg[1]
+        if any(shape[a] == 0 for a in axes):
+            return
+        new = {a: k.range(shape[a], AxisKind.REDUCE) if shape[a] != 1 else const(0) for a in sorted(axes)}
+        w.loops = tuple(r for r in new.values() if r.op is Op.RANGE)
+        k.owner.update(dict.fromkeys(w.loops, w))
+        if w.loops:
+            k.fused.append(w.free)
+        w.srcs = [self.want(k, node.src[0], Place(tuple(new.get(a, i) for a, i in enumerate(idxs)), valid))]
+
+    def cat(self, w: Want) -> None:
+        """Each piece, under the condition that the index lies in it."""
+        axis, start, guards = w.node.arg, 0, []
+        (idxs, valid), i = w.place, w.place.idxs[axis]
+        for s in w.node.src:
+            n = (s.shape or ())[axis]
+            local = tuple(simplify(i - start) if a == axis else x for a, x in enumerate(idxs))
+            guard = FALSE if n == 0 else inside(local, tuple(n if a == axis else None for a in range(len(idxs))), valid)
+            start += n
+            if guard is not FALSE:
+                guards.append(guard)
+                w.srcs.append(self.want(w.kernel, s, under(Place(local, valid), guard)))
+        w.guards = tuple(guards)
+
+    def gather(self, w: Want) -> None:
+        """The source at an index that is a value: a hole stands for it until the value is there."""
+        x, *index = w.node.src
+        idxs = []
+        for s in index:
+            v = self.want(w.kernel, s, w.place)
+            value = self.hole(v)
+            w.srcs.append(v)
+            idxs.append(value if s.dtype is dtypes.index else UOp(Op.CAST, dtypes.index, (value,)))
+        guard = inside(tuple(idxs), x.shape or (), w.place.valid)
+        w.guards = (guard,)
+        if guard is not FALSE:
+            w.srcs.append(self.want(w.kernel, x, under(Place(tuple(idxs), w.place.valid), guard)))
+
+    def hole(self, w: Want) -> UOp:
+        """A load from nowhere that varies as the wanted value does."""
+        if w not in self.hole_of:
+            p = UOp(Op.PARAM, w.node.dtype, (), ParamArg(-1 - len(self.holes), 1))
+            self.hole_of[w] = UOp(Op.INDEX, p.dtype, (p, *sorted(w.free, key=loop_key))).load()
+            self.holes[self.hole_of[w]] = w
+        return self.hole_of[w]
 
 
-def extent(ranges: Iterable[UOp]) -> int:
-    return math.prod(r.arg.extent for r in ranges)
+def kind(f: Facts) -> tuple[bool, float]:
+    return f.terms > 0, min(f.cost, VERY_DEAR)
 
 
-class Analysis:
-    """Looks at one kernel: its value, the reads that it was made of, and who reads what."""
+def stored_node(u: UOp) -> UOp:
+    """What is stored when `u` is: CONTIGUOUS asks for its source, but that of a buffer is a copy."""
+    while u.op is Op.CONTIGUOUS and u.src[0].op is not Op.BUFFER:
+        u = u.src[0]
+    return u
 
-    def __init__(self, indexer: Indexer, root: Read, value: UOp, outputs: frozenset[UOp], consumers: dict[UOp, list[UOp]]) -> None:
-        self.indexer, self.root, self.value, self.outputs, self.consumers = indexer, root, value, outputs, consumers
-        self.reads = indexer.memo
-        self.places: dict[UOp, list[Read]] = {}
-        for r in self.reads:
-            if r.node is not root.node and r.node not in indexer.buffers and r.node.op is not Op.BUFFER:
-                self.places.setdefault(r.node, []).append(r)
-        self.reduces = [u for u in value.toposort() if u.op is Op.REDUCE]
-        self._costs: dict[UOp, int] = {}
 
-    # ---- helpers -------------------------------------------------------------------------------------
-    def climb(self, node: UOp) -> UOp:
-        """The last node above `node` that is wanted at the same places: storing it saves most."""
-        best = node
-        while True:
-            above = [c for c in self.consumers.get(node, ()) if c in self.places and math.prod(c.shape or ()) <= math.prod(node.shape or ())]
-            if len(above) != 1 or len(self.places[above[0]]) != len(self.places[node]) or above[0].op in (Op.REDUCE_AXES, Op.SCAN_AXIS):
-                return best
-            node = above[0]
-            if node.op in GroupOp.ALU:
-                best = node
-
-    def price(self, u: UOp) -> int:
-        """What it costs, at most, to compute `u` from loads and reductions: arithmetic on values, none on positions."""
-        if u not in self._costs:
-            for n in toposort((u,), lambda n: n not in self._costs and n.op in GroupOp.ALU and not positional(n)):
-                own = 0 if n.op in (Op.CAST, Op.BITCAST) else cost(n.op)
-                self._costs[n] = min(own + sum(self._costs.get(s, 0) for s in n.src), VERY_DEAR * 4)
-        return self._costs.get(u, 0)
-
-    # ---- the rules -------------------------------------------------------------------------------------
-    def violations(self) -> list[UOp]:
-        """Nodes that have to be stored; empty when the kernel may stand. One rule at a time, since storing a node changes the rest."""
-        for rule in (self.too_large, self.reduced_twice, self.inner_products, self.broken_chain, self.lonely, self.recomputed, self.many_places):
-            found = rule()
-            if found:
-                return found
-        return []
-
-    def too_large(self) -> list[UOp]:
-        body = [u for u in self.value.toposort() if u.op in GroupOp.ALU and u.dtype is not dtypes.index]
-        if len(body) <= KERNEL_NODES:
-            return []
-        made: dict[UOp, UOp] = {}
-        for r, v in self.reads.items():
-            if r.node.op in GroupOp.ALU and r.node in self.places and v.op in GroupOp.ALU:
-                made.setdefault(v, r.node)
-        picked = [made[u] for u in body[KERNEL_PIECE - 1::KERNEL_PIECE] if u in made]
-        return picked or ([made[body[-2]]] if body[-2] in made else [])
-
-    def reduced_twice(self) -> list[UOp]:
-        """A reduction wanted at two places."""
-        for node, reads in self.places.items():
-            if node.op is Op.REDUCE_AXES and len(reads) > 1 and len({self.reads[r] for r in reads}) > 1:
-                return [self.climb(node)]
-        return []
-
-    def made_by(self, u: UOp) -> UOp | None:
-        return next((r.node for r, v in self.reads.items() if v is u and r.node in self.places and r.node.op in (Op.REDUCE_AXES, Op.SCAN_AXIS)), None)
-
-    def inner_products(self) -> list[UOp]:
-        """A reduction inside the body of another: it must vary with all loops around it, and be no product of two tensors."""
-        for q in self.reduces:
-            mine = frozenset(q.src[1:])
-            for r in body_of(q):
-                if r.op is Op.REDUCE and r.free & mine and (not r.free >= q.free or is_product(r)):
-                    node = self.made_by(r)
-                    if node is not None:
-                        return [self.climb(node)]
-        return []
-
-    def broken_chain(self) -> list[UOp]:
-        """The output loops that reductions depend on must be nested in one another, so that each is computed once."""
-        chain: list[frozenset[UOp]] = []
-        for r in self.reduces:
-            f = r.free & self.outputs
-            if all(f <= c or c <= f for c in chain):
-                chain.append(f)
-            else:
-                node = self.made_by(r)
-                if node is not None:
-                    return [self.climb(node)]
-        return []
-
-    def lonely(self) -> list[UOp]:
-        """A long reduction to a single value, read by a loop: alone it can use all cores."""
-        if not self.outputs:
-            return []
-        for r in self.reduces:
-            if not r.free and extent(r.src[1:]) >= ALONE:
-                node = self.made_by(r)
-                if node is not None:
-                    return [node]
-        return []
-
-    def recomputed(self) -> list[UOp]:
-        """Arithmetic under loops that it does not depend on: in a reduction's body, or dear in the output loops."""
-        for q in [*self.reduces, None]:
-            loops = self.outputs if q is None else q.free | frozenset(q.src[1:])
-            inner = self.outputs if q is None else frozenset(q.src[1:])
-            bad = {u for u in body_of(q if q is not None else self.value)
-                   if u.op in GroupOp.ALU and not positional(u) and u.free & inner and extent(loops - u.free) >= BROADCAST
-                   and (self.price(u) >= 1 if q is not None else self.price(u) >= 10 and not is_prefix(u.free, loops))}
-            found = self._topmost(bad)
-            if found:
-                return found
-        return []
-
-    def _topmost(self, values: set[UOp]) -> list[UOp]:
-        nodes = {}
-        for r, v in self.reads.items():
-            if v in values and r.node.op in GroupOp.ALU and r.node in self.places:
-                nodes[r.node] = None
-        return [n for n in nodes if not any(c in nodes for c in self._above(n, nodes))]
-
-    def _above(self, node: UOp, nodes: dict[UOp, None]) -> list[UOp]:
-        """Consumers of `node`, seen through movement ops."""
-        out, stack = [], list(self.consumers.get(node, ()))
-        while stack:
-            c = stack.pop()
-            if c.op in GroupOp.MOVEMENT and c.op is not Op.EXPAND:
-                stack.extend(self.consumers.get(c, ()))
-            else:
-                out.append(c)
-        return out
-
-    def many_places(self) -> list[UOp]:
-        """A dear value wanted at several places: kept as a row in scratch if the places are phases over one axis, else stored or recomputed."""
-        for node, reads in self.places.items():
-            if node.op not in GroupOp.ALU or node in self.indexer.staged or len(reads) < 2:
-                continue
-            values = {self.reads[r]: r for r in reads}
-            if len(values) < 2 or any(positional(v) for v in values):
-                continue
-            price = max(map(self.price, values))
-            if len(values) > PLACES and price > 1:
-                return [self.climb(node)]
-            if price >= DEAR and not self._stage_row(node, list(values.values())) and price >= VERY_DEAR and self._stored_pays(values):
-                return [node]
-        return []
-
-    def _stored_pays(self, values: dict[UOp, Read]) -> bool:
-        return len({v.free for v in values}) > 1
-
-    def _stage_row(self, node: UOp, reads: list[Read]) -> bool:
-        """Keep the row that one reduction's loop computes for the loops that follow it."""
-        for home in reads:
-            loop = [r for i in home.idxs for r in i.free if r.arg.kind.name == "REDUCE"]
-            if len(loop) != 1 or home.valid is not None or loop[0] not in home.idxs:
-                continue
-            r = loop[0]
-            owner = [q for q in self.reduces if q.src[1:] == (r,) and self.reads[home] in body_of(q)]
-            axis = home.idxs.index(r)
-            others = [x for x in reads if x is not home]
-            if owner and r.arg.extent * node.dtype.itemsize <= ROW_BYTES and all(same_row(home, x, axis) for x in others):
-                self.indexer.staged[node] = (home, r, const(r.arg.extent))
-                return True
+def too_intricate(node: UOp, wants: list[Want]) -> bool:
+    """Index expressions have grown so large that a copy in the new shape is better."""
+    if node.op is not Op.RESHAPE or all(i.op in (Op.RANGE, Op.CONST) for w in wants for i in w.place.idxs):
         return False
-
-
-def same_row(home: Read, other: Read, axis: int) -> bool:
-    """The places differ only in which range of full length runs over `axis`."""
-    i = other.idxs[axis]
-    return (other.valid is None and i.op is Op.RANGE and i.arg.extent == home.idxs[axis].arg.extent
-            and all(a is b for k, (a, b) in enumerate(zip(home.idxs, other.idxs, strict=True)) if k != axis))
-
-
-def body_of(q: UOp) -> list[UOp]:
-    """What a phase computes itself: down to the results of other phases, which are named last."""
-    roots = q.src[:1] if q.op is Op.REDUCE else (q,)
-    seen: dict[UOp, None] = {}
-    stack = list(roots)
-    while stack:
-        u = stack.pop()
-        if u not in seen:
-            seen[u] = None
-            if u.op not in (Op.REDUCE, Op.STAGE):
-                stack.extend(u.src)
-    return list(seen)
-
-
-def positional(u: UOp) -> bool:
-    """Index arithmetic, or a condition or number made of positions alone: free compared with a load."""
-    if u.dtype is dtypes.index:
-        return True
-    if u.op is Op.CAST and u.src[0].dtype is dtypes.index:
-        return True
-    if u.op in GroupOp.COMPARE and u.src[0].dtype is dtypes.index:
-        return True
-    return u.op in (Op.AND, Op.OR, Op.NOT) and all(positional(s) for s in u.src)
-
-
-def is_product(r: UOp) -> bool:
-    """A sum of products of loads that vary differently: a matrix product or a convolution."""
-    x = r.src[0]
-    while x.op in (Op.CAST, Op.WHERE):
-        x = x.src[0] if x.op is Op.CAST else x.src[1]
-    return r.arg is Op.ADD and x.op is Op.MUL and x.src[0].free != x.src[1].free
-
-
-def is_prefix(free: frozenset[UOp], loops: frozenset[UOp]) -> bool:
-    """The loops that a value depends on are the outermost ones."""
-    inside = sorted(r.arg.order for r in free & loops)
-    return inside == sorted(r.arg.order for r in loops)[:len(inside)]
+    return any(len(toposort(move(node, w.place)[0].idxs)) > INDEX_NODES for w in wants)

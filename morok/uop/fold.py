@@ -1,69 +1,16 @@
-"""Constants and neutral elements: what can be said of one elementwise node by looking at its sources. IEEE holds: x*0, x-x and x+0.0 stay."""
+"""The value of an elementwise op on constants, as generated code gives it."""
 from __future__ import annotations
 
 import math
-import struct
 
-from ..dtype import DType, dtypes
-from .bounds import bounds
+from ..dtype import DType, dtypes, round_to
 from .node import UOp
 from .op import GroupOp, Op
 
 
-def fold(u: UOp) -> UOp | None:
-    """A constant or a source that equals `u`, if there is one."""
-    op, dt, src = u.op, u.dtype, u.src
-    if op is Op.WHERE:
-        if src[0].op is Op.CONST:
-            return src[1] if src[0].arg else src[2]
-        if src[1] is src[2]:
-            return src[1]
-    if all(s.op is Op.CONST for s in src) and (v := evaluate(u)) is not None:
-        return UOp(Op.CONST, dt, (), v)
-    if op is Op.CAST and src[0].dtype is dt:
-        return src[0]
-    if op in (Op.NEG, Op.NOT) and src[0].op is op:
-        return src[0].src[0]
-    if dt.is_bool or dt.is_int:
-        lo, hi = bounds(u)
-        if lo == hi:
-            return UOp(Op.CONST, dt, (), lo)
-        return _integers(op, dt, src)
-    if dt.is_float and len(src) == 2 and src[1].op is Op.CONST and src[1].arg == 1 and op in (Op.MUL, Op.DIV):
-        return src[0]
-    if dt.is_float and op is Op.MUL and src[0].op is Op.CONST and src[0].arg == 1:
-        return src[1]
-    return None
-
-
-def _integers(op: Op, dt: DType, src: tuple[UOp, ...]) -> UOp | None:
-    if len(src) != 2 or dt is not src[0].dtype:
-        return None
-    for x, y in (src, src[::-1]):
-        if y.op is Op.CONST:
-            v = y.arg
-            if v == 0 and (op in (Op.ADD, Op.OR, Op.XOR) or (op in (Op.SUB, Op.SHL, Op.SHR) and y is src[1])):
-                return x
-            if v == 0 and op in (Op.MUL, Op.AND):
-                return y
-            if v == 1 and not dt.is_bool and (op is Op.MUL or (op is Op.IDIV and y is src[1])):
-                return x
-            if dt.is_bool and v and op in (Op.AND, Op.MUL, Op.MIN):
-                return x
-            if dt.is_bool and v and op in (Op.OR, Op.ADD, Op.MAX):
-                return y
-    if src[0] is src[1]:
-        if op in (Op.AND, Op.OR, Op.MAX, Op.MIN):
-            return src[0]
-        if op in (Op.SUB, Op.XOR):
-            return UOp(Op.CONST, dt, (), 0)
-    return None
-
-
 def evaluate(u: UOp) -> bool | int | float | None:
-    """The value of an op on constants, as generated code gives it; None where folding is left to the run."""
-    op, dt, a = u.op, u.dtype, [s.arg for s in u.src]
-    src = u.src[0].dtype if op is not Op.WHERE else u.src[1].dtype
+    """The value of a node whose sources are CONSTs; None where folding is left to the run."""
+    op, dt, a, src = u.op, u.dtype, [s.arg for s in u.src], u.src[0].dtype
     if op in GroupOp.TRANSCENDENTAL or op in (Op.BITCAST, Op.FMA) or (op is Op.MOD and dt.is_float):
         return None
     if op is Op.CAST:
@@ -84,10 +31,7 @@ def cast_value(x: bool | int | float, src: DType, dst: DType) -> bool | int | fl
     if dst.is_bool:
         return x != 0
     if dst.is_float:
-        try:
-            return round_to(float(x), dst)
-        except OverflowError:
-            return math.inf if x > 0 else -math.inf
+        return round_to(_to_double(x, dst), dst)
     if src.is_float:
         if math.isnan(x):
             return 0
@@ -97,18 +41,14 @@ def cast_value(x: bool | int | float, src: DType, dst: DType) -> bool | int | fl
     return dst.const(x)
 
 
-def round_to(v: float, dt: DType) -> float:
-    """The nearest value of a float type."""
-    if dt is dtypes.float64 or not math.isfinite(v):
-        return v
+def _to_double(x: bool | int | float, dst: DType) -> float:
+    """As float(x); an integer on its way to a narrower type is rounded to odd, so that the next rounding is right."""
+    if dst is not dtypes.float64 and isinstance(x, int) and (extra := x.bit_length() - 53) > 0:
+        x = (x >> extra | (x & ((1 << extra) - 1) != 0)) << extra
     try:
-        v = struct.unpack("<e", struct.pack("<e", v))[0] if dt is dtypes.float16 else struct.unpack("<f", struct.pack("<f", v))[0]
+        return float(x)
     except OverflowError:
-        return math.copysign(math.inf, v)
-    if dt is dtypes.bfloat16:
-        bits = struct.unpack("<I", struct.pack("<f", v))[0]
-        v = struct.unpack("<f", struct.pack("<I", (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000))[0]
-    return v
+        return math.inf if x > 0 else -math.inf
 
 
 def _float(op: Op, a: list[float]) -> float | None:

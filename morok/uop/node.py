@@ -31,6 +31,10 @@ class UOp(Sugar):
     shape: Shape | None
     free: frozenset["UOp"]
     line: str | None
+    _key: Any                    # caches of the structural key and of bounds, linear form and simple form
+    _bounds: Any
+    _linear: Any
+    _simple: Any
     _table: "weakref.WeakValueDictionary[tuple[Any, ...], UOp]" = weakref.WeakValueDictionary()
 
     def __new__(cls, op: Op, dtype: DType, src: tuple["UOp", ...] = (), arg: Any = None) -> "UOp":

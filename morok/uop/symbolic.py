@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable
 from ..dtype import dtypes
 from . import divmod as division
 from .bounds import FAR, Bounds, bounds
-from .fold import fold
+from .fold import evaluate
+from .identities import identities
 from .linear import Linear, add_linear, atom_key, from_linear, linear
 from .node import UOp, const
 from .op import GroupOp, Op
@@ -97,32 +98,37 @@ class Simplifier:
 
     def step(self, u: UOp) -> UOp:
         """One node whose sources are simple."""
+        while u.op in GroupOp.ALU:
+            v = self._once(u)
+            if v is u or v in u.src:
+                return v
+            u = v
+        return u
+
+    def _once(self, u: UOp) -> UOp:
+        """One rule's work on a node; the result may have more to do, but what is below it has not."""
         op, dt = u.op, u.dtype
-        if op not in GroupOp.ALU:
-            return u
-        if (c := fold(u)) is not None:
-            return c
-        if dt is dtypes.index:
+        if all(s.op is Op.CONST for s in u.src) and (value := evaluate(u)) is not None:
+            return UOp(Op.CONST, dt, (), value)
+        if (dt.is_bool or dt.is_int) and (lim := bounds(u))[0] == lim[1]:
+            return UOp(Op.CONST, dt, (), lim[0])
+        if dt is dtypes.index and op is not Op.WHERE:
             return self._index(u)
+        if (v := identities(u)) is not None:
+            return v
         if op in GroupOp.COMPARE and u.src[0].dtype is dtypes.index:
             return self._compare(u)
         if op is Op.CAST:
             return self._cast(u)
         if op in LIFTED and u.src[0].dtype.is_int and (v := lift_positions(u)) is not None:
-            return self.step(v.src[0]) if v.op is Op.CAST and v.dtype is dtypes.index else self._relift(v)
+            return UOp(v.op, v.dtype, tuple(self.step(s) for s in v.src), v.arg) if v.op is Op.CAST else v
         return u
-
-    def _relift(self, v: UOp) -> UOp:
-        if v.op is Op.CAST:
-            inner = self.step(v.src[0])
-            return self.step(UOp(Op.CAST, v.dtype, (inner,)))
-        return self.step(v)
 
     def _index(self, u: UOp) -> UOp:
         op = u.op
         if op in (Op.ADD, Op.SUB, Op.NEG, Op.MUL):
             lin = linear(u)
-            return from_linear(division.recombine(lin)) if u not in lin[1] else u
+            return from_linear(division.recombine(lin, self.interval)) if u not in lin[1] else u
         if op in (Op.IDIV, Op.MOD) and u.src[1].op is Op.CONST and u.src[1].arg > 0:
             rule: Callable[[Linear, int, Callable[[Linear], Bounds]], UOp] = division.floor_divide if op is Op.IDIV else division.modulo
             return rule(linear(u.src[0]), u.src[1].arg, self.interval)

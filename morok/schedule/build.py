@@ -1,0 +1,147 @@
+"""The expression of a kernel, sources first, from the wants that it was taken apart into."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..dtype import dtypes
+from ..helpers import prod
+from ..uop import GroupOp, Op, ParamArg, StageArg, UOp, Where, identity
+from .kernel import Kernel, Want, extent
+from .ranges import FALSE, Place, flatten, linear_index, move
+
+
+class Conflict(Exception):
+    """An ASSIGN reads its buffer at another place than it writes; `node`, the new value, must be stored first."""
+
+    def __init__(self, node: UOp) -> None:
+        super().__init__(node)
+        self.node = node
+
+
+class Builder:
+    """Makes one AST of kernels that have the same output loops.
+
+    memory: the stored nodes, ASSIGNs and BUFFERs that the parameters stand for, by slot.
+    """
+
+    def __init__(self, holes: dict[UOp, Want], stored: set[UOp]) -> None:
+        self.holes, self.stored = holes, stored
+        self.memory: dict[UOp, UOp] = {}                        # what a parameter stands for → PARAM
+
+    def build(self, kernels: Sequence[Kernel]) -> UOp:
+        """SINK of one STORE for each kernel; slots 0.. are the outputs."""
+        for k in kernels:
+            self.param(k.target)
+        return UOp(Op.SINK, dtypes.void, tuple([self.store(k) for k in kernels]))
+
+    def param(self, node: UOp) -> UOp:
+        if node not in self.memory:
+            self.memory[node] = UOp(Op.PARAM, node.dtype, (), ParamArg(len(self.memory), prod(base(node).shape or ())))
+        return self.memory[node]
+
+    def store(self, k: Kernel) -> UOp:
+        target, place = k.target, k.root.place
+        if target.op is Op.ASSIGN:
+            version, index = target_of(target, place)[0], flatten(address(target, place).idxs, base(target).shape or ())
+            if version in k.inputs:                             # read and written in place: one parameter
+                self.memory[version] = self.param(target)
+        else:
+            version, index = None, linear_index(place.idxs, k.strides)
+        for w in reversed(k.done):
+            w.value = self.value(w)
+        out = self.param(target).index(index)
+        assert k.root.value is not None
+        value = self.fill_holes(k.root.value)
+        if version is not None and version in k.inputs and any(u.op is Op.INDEX and u.src[0] is out.src[0] and u.src[1] is not index for u in value.toposort()):
+            raise Conflict(target.src[1])
+        return out.store(value)
+
+    def value(self, w: Want) -> UOp:
+        """The scalar at the wanted place, from those of its sources."""
+        node, op, (idxs, valid) = w.node, w.node.op, w.place
+        if w is w.kernel.root and node is not w.kernel.target:  # a piece of a CAT
+            return w.srcs[0].value or node.const_like(0)
+        if w.stage is not None:
+            return read_row(w)
+        if valid is FALSE:
+            return node.const_like(0)
+        if op is Op.BUFFER or (node in self.stored and w is not w.kernel.root):
+            return self.load(node, w.place)
+        src = [v for v in (s.value for s in w.srcs) if v is not None]
+        if op is Op.CONST:
+            return node
+        if op is Op.IOTA:
+            return UOp(Op.CAST, node.dtype, idxs)
+        if op in GroupOp.ALU and w.srcs:
+            return UOp(op, node.dtype, tuple(src), node.arg)
+        if op is Op.REDUCE_AXES:
+            if not src:                                         # nothing to reduce
+                return node.const_like(identity(node.arg[0], node.dtype.min, node.dtype.max))
+            return UOp(Op.REDUCE, node.dtype, (src[0], *w.loops), node.arg[0]) if w.loops else src[0]
+        if op is Op.SCAN_AXIS:
+            r = idxs[node.arg[1]]
+            return UOp(Op.SCAN, node.dtype, (src[0], r), node.arg[0]) if r.op is Op.RANGE else src[0]
+        if op is Op.CAT and len(w.guards):
+            out = src[-1]
+            for guard, v in zip(reversed(w.guards[:-1]), reversed(src[:-1]), strict=True):
+                out = v if guard is None else guard.where(v, out)
+            return out
+        if op is Op.GATHER and w.guards:
+            return node.const_like(0) if w.guards[0] is FALSE else guarded(w.guards[0], src[-1])
+        if not src:
+            return node.const_like(0)
+        return guarded(w.guards[0] if w.guards else None, src[0])
+
+    def load(self, node: UOp, place: Place) -> UOp:
+        where = address(node, place)
+        return self.param(node).index(flatten(where.idxs, base(node).shape or ()), where.valid).load()
+
+    def fill_holes(self, value: UOp) -> UOp:
+        """Indices that are values become these values."""
+        while found := {u: self.holes[u].value for u in value.toposort() if u in self.holes}:
+            value = value.substitute({h: v for h, v in found.items() if v is not None})
+        return value
+
+
+def target_of(assign: UOp, place: Place) -> tuple[UOp, Place]:
+    """What an ASSIGN writes to, a BUFFER or an ASSIGN before, and where in it an element goes."""
+    node = assign.src[0]
+    while node.op in GroupOp.MOVEMENT:
+        place, _ = move(node, place)
+        node = node.src[0]
+    return node, place
+
+
+def address(node: UOp, place: Place) -> Place:
+    """Where in its memory an element of a stored node lies."""
+    while node.op is Op.ASSIGN:
+        node, place = target_of(node, place)
+    return place
+
+
+def base(node: UOp) -> UOp:
+    """The node whose memory a stored node lies in."""
+    while node.op is Op.ASSIGN:
+        node = node.src[0]
+        while node.op in GroupOp.MOVEMENT:
+            node = node.src[0]
+    return node
+
+
+def guarded(guard: UOp | None, value: UOp) -> UOp:
+    """value where the guard holds, else 0; a load from memory, under the same guard, is that by itself."""
+    by_itself = value.op is Op.LOAD and value.src[0].src[0].op is Op.PARAM
+    return value if guard is None or by_itself else guard.where(value, 0)
+
+
+def read_row(w: Want) -> UOp:
+    """A value of another phase, from the row buffer that the phase `home` fills."""
+    assert w.stage is not None
+    home, turn = w.stage
+    loops = tuple(turn)
+    shape = tuple(r.arg.extent for r in loops)
+    assert home.value is not None
+    stage = UOp(Op.STAGE, w.node.dtype, (home.value, flatten(loops, shape), *loops), StageArg(Where.LOCAL, extent(loops)))
+    return stage.index(flatten(tuple(turn.values()), shape)).load()
+
+
