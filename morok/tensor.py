@@ -64,6 +64,10 @@ class Tensor(NNOps, LinalgOps, IndexingOps, RandomOps):
         assert found is not None
         return found
 
+    def _known_values(self) -> np.ndarray[Any, Any] | None:
+        found = buffer_of(self.uop) if self.uop.op is Op.BUFFER else None
+        return super()._known_values() if found is None else found.numpy(self.shape)
+
     def numpy(self) -> np.ndarray[Any, Any]:
         """The values as an array of their own; bfloat16, which NumPy lacks, as float32."""
         if self.dtype is dtypes.bfloat16:

@@ -95,7 +95,7 @@ class ConvOps(LinalgOps):
             out.append((before, max(after, (windows - 1) * s + span - size - before)))
         return asked, out
 
-    def _padded_windows(self, what: str, kernel: Sequence[int], stride: Sizes, dilation: Sizes, pads: Sequence[Pair], value: bool | int | float) -> Self:
+    def _padded_windows(self, what: str, kernel: Sequence[int], stride: Sizes, dilation: Sizes, pads: Sequence[Pair], value: bool | float) -> Self:
         """Windows over the last len(kernel) axes of self padded with `value`; the kernel axes follow at the end."""
         n = len(kernel)
         steps, spread = resolve_sizes("stride", stride, n), resolve_sizes("dilation", dilation, n)

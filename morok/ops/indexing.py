@@ -27,9 +27,9 @@ class Taken:
 class IndexingOps(ReduceOps):
     """Methods that read and write elements by position. Negative positions count from the end."""
 
-    def _known_values(self) -> "np.ndarray[Any, Any] | None":
-        """The values, where they are in host memory already; so wrong indices can raise before the run."""
-        return None
+    def _known_values(self) -> np.ndarray[Any, Any] | None:
+        """The values, where they are known before the run; so wrong indices raise early. Tensor adds what is in host memory."""
+        return np.asarray(self.uop.arg) if self.uop.op is Op.CONST else None
 
     # ---- x[...] -----------------------------------------------------------------------------------------------------
     def __getitem__(self, indices: Any) -> Self:
@@ -108,8 +108,11 @@ class IndexingOps(ReduceOps):
         """Self as indices of an axis of size n: checked where the values are known, negative ones counted from the end."""
         if not self.dtype.is_int:
             raise DTypeError(f"index of axis {axis} has dtype {self.dtype.name}; indices are integers")
-        values = self._known_values()
-        if values is not None and values.size:
+        root = self.uop
+        while root.op in (Op.RESHAPE, Op.EXPAND, Op.PERMUTE, Op.FLIP):
+            root = root.src[0]
+        values = self._new(root)._known_values()
+        if values is not None and values.size and self.numel():
             check_index(int(values.min()), axis, n, wrap)
             check_index(int(values.max()), axis, n, wrap)
         small = self.dtype.bits < 32 or self.dtype is dtypes.int32
@@ -293,7 +296,7 @@ class IndexingOps(ReduceOps):
             if values is None:
                 raise ShapeError("one_hot with num_classes=-1 needs values that are computed already: give num_classes, or realize the tensor first")
             num_classes = int(values.max()) + 1 if values.size else 0
-        classes = self.unsqueeze(-1)._positions(self.ndim, 2**63 - 1, wrap=False) if self.dtype is dtypes.uint64 else self.unsqueeze(-1).cast(dtypes.int64)
+        classes = (self.minimum(2**63 - 1) if self.dtype is dtypes.uint64 else self).cast(dtypes.int64).unsqueeze(-1)
         shape = (*self.shape, num_classes)
         return classes.eq(self._along(self.ndim, dtypes.int64, shape)).cast(dtypes.default_int)
 

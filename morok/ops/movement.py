@@ -200,7 +200,7 @@ class MovementOps(TensorBase):
 
     # ---- larger -----------------------------------------------------------------------------------------------------
     def pad(self, padding: Sequence[Any], mode: Literal["constant", "reflect", "replicate", "circular"] = "constant",
-            value: bool | int | float = 0.0) -> Self:
+            value: bool | float = 0.0) -> Self:
         """Elements added before and after: one (before, after) or None per axis, or flat as in PyTorch (last axis first, fewer axes allowed).
 
         Negative amounts cut off. `value` fills in mode "constant"; the other modes repeat own elements. The dtype stays.
@@ -231,7 +231,7 @@ class MovementOps(TensorBase):
             raise ShapeError(f"pad of shape {self.shape} by {tuple(padding)}: needs (before, after) or None for each of {self.ndim} axes")
         return tuple((0, 0) if p is None else (int(p[0]), int(p[1])) for p in padding)
 
-    def _pad_constant(self, pairs: tuple[Pair, ...], value: bool | int | float) -> Self:
+    def _pad_constant(self, pairs: tuple[Pair, ...], value: bool | float) -> Self:
         if not any(b or a for b, a in pairs):
             return self
         check_holds(self.dtype, value, "pad")
@@ -388,5 +388,5 @@ def operands(first: M, rest: tuple[M, ...]) -> list[M]:
 
 def check_holds(dtype: DType, value: Any, what: str) -> None:
     """DTypeError when `dtype` has no such value."""
-    if not dtype.is_float and (value != value or value in (math.inf, -math.inf) or dtype.const(value) != value):
+    if not dtype.is_float and (not math.isfinite(value) or dtype.const(value) != value):
         raise DTypeError(f"{what} value {value!r} is no {dtype.name}; give one that is, or cast the tensor first")

@@ -22,11 +22,8 @@ class NNOps(ConvOps, IndexingOps, RandomOps):
     def layernorm(self, axis: Axes = -1, eps: float = 1e-5) -> Self:
         """(x - mean) / sqrt(var + eps) over `axis`, var with divisor n; of the tensor's float dtype, float32 for integers."""
         x, out = self._floating(None)
-        if any(self.shape[a] == 0 for a in self._axes(axis)):
-            return x.cast(out)
-        mean, squares = x._moments(axis)
-        n = x.numel() / max(mean.numel(), 1) if x.numel() else 1.0
-        return ((x - mean) * (squares / n + eps).rsqrt()).cast(out)
+        mean, var = x._moments(axis)
+        return ((x - mean) * (var + eps).rsqrt()).cast(out)
 
     def rms_norm(self, axis: Axes = -1, eps: float = 1e-6) -> Self:
         """x / sqrt(mean(x**2) + eps) over `axis`; of the tensor's float dtype, float32 for integers."""

@@ -48,7 +48,7 @@ class ReduceOps(MovementOps, ElementwiseOps):
             x = self._new(UOp(Op.REDUCE_AXES, self.dtype, (self.uop,), (op, many)))
         else:
             x = self
-        return x if keepdim else x.reshape(tuple(n for i, n in enumerate(self.shape) if i not in axes))
+        return x if keepdim else x.reshape(self._left(axes))
 
     def _accumulating(self, dtype: DType | None) -> tuple[Self, DType]:
         """Self in the type to accumulate in, and the type of the result."""
@@ -154,27 +154,27 @@ class ReduceOps(MovementOps, ElementwiseOps):
         out = self.dtype if self.dtype.is_float else dtypes.float32
         return self._var(axis, keepdim, correction).sqrt().cast(out)
 
-    def _moments(self, axis: Axes) -> tuple[Self, Self]:
-        """The mean and the sum of squares about it, axes kept, for a float32 or float64 tensor.
+    def _moments(self, axis: Axes, correction: int = 0) -> tuple[Self, Self]:
+        """Mean and variance, axes kept, of a float32 or float64 tensor.
 
-        What rounding left in the first mean is the mean of the deviations; taking it out again keeps constant rows at 0 (Chan, Golub, LeVeque 1983).
+        What rounding left in the first mean is the mean of the deviations; taking it out keeps constant rows at 0 (Chan, Golub, LeVeque 1983).
         """
-        n = float(prod(self.shape[a] for a in self._axes(axis)))
-        mean = self._reduce(Op.ADD, axis, True) / n
+        n = prod(self.shape[a] for a in self._axes(axis))
+        mean = self._reduce(Op.ADD, axis, True) / float(n)
+        if n == 0 or n <= correction:
+            return mean, mean._filled(mean.shape, math.nan)
         off = self - mean
         rest = off._reduce(Op.ADD, axis, True)
-        squares = (off * off)._reduce(Op.ADD, axis, True) - rest * rest / n
-        return mean + rest / n, squares.maximum(0)
+        squares = (off * off)._reduce(Op.ADD, axis, True) - rest * rest / float(n)
+        return mean + rest / float(n), squares.maximum(0) / float(n - correction)
 
     def _var(self, axis: Axes, keepdim: bool, correction: int) -> Self:
-        x, axes = self.cast(wide(self.dtype)), self._axes(axis)
-        n = prod(self.shape[a] for a in axes)
-        kept = tuple(1 if i in axes else s for i, s in enumerate(self.shape))
-        if n <= correction or n == 0:
-            var = x._filled(kept, math.nan)
-        else:
-            var = x._moments(axis)[1] / float(n - correction)
-        return var if keepdim else var.reshape(tuple(s for i, s in enumerate(self.shape) if i not in axes))
+        var = self.cast(wide(self.dtype))._moments(axis, correction)[1]
+        return var if keepdim else var.reshape(self._left(self._axes(axis)))
+
+    def _left(self, axes: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape without `axes`."""
+        return tuple(n for i, n in enumerate(self.shape) if i not in axes)
 
     # ---- exponentials -----------------------------------------------------------------------------------------------
     def softmax(self, axis: int = -1, dtype: DType | None = None) -> Self:
@@ -197,7 +197,7 @@ class ReduceOps(MovementOps, ElementwiseOps):
             return x._reduce(Op.ADD, axes, keepdim).log().cast(out)
         top = x._reduce(Op.MAX, axes, True)._finite()
         total = (x - top).exp()._reduce(Op.ADD, axes, True).log() + top
-        return total.reshape(self._reduce(Op.ADD, axes, keepdim).shape).cast(out)
+        return (total if keepdim else total.reshape(self._left(axes))).cast(out)
 
     def _floating(self, dtype: DType | None) -> tuple[Self, DType]:
         """Self in the float type to compute in, and the type of the result."""

@@ -143,6 +143,8 @@ def product(s: Schedule) -> bool:
         return False
     rows = [r for r in other.strides if r in p.reduce.free and r not in wide.index.free and r.arg.kind is AxisKind.LOOP]
     m = max(rows, key=lambda r: r.arg.extent, default=None)
+    if m is None and wide.strides.get(n) != 1:
+        return False                                            # a matrix times a vector is a reduction of rows
     mt, nt = tile(s, m.arg.extent if m is not None else 1, n.arg.extent)
     if nt < 2:
         return False
@@ -229,21 +231,21 @@ def row_reduction(s: Schedule) -> bool:
     if alone and row is not None and row.arg.extent >= 16:
         multi_row(s, axis, n, row)
         return True
-    lanes = lanes_for(n, 8 * s.width if not k.stages else 4 * s.width, s.width)
+    lanes = lanes_for(n, (8 if len(k.reduces) == 1 and not k.stages else 2) * s.width, s.width)
     if lanes > 1 and s.fit(axis, n, lanes):
         s.add(Unroll(axis, lanes, True))
-        s.add(Upcast(axis, min(lanes, 4 * s.width), True)) or s.add(Upcast(axis, lanes, True))
+        s.add(Upcast(axis, min(lanes, 4 * s.width), True))
     return True
 
 
 def multi_row(s: Schedule, axis: int, n: int, row: UOp) -> None:
     """Several rows side by side: memory gives more to several streams than to one."""
     at_once = largest((8, 4, 2), row.arg.extent)
-    lanes = lanes_for(n, (2 if at_once >= 4 else 4) * s.width, s.width)
+    lanes = lanes_for(n, 4 * s.width, s.width)
     if lanes > 1 and s.fit(axis, n, lanes):
         s.add(Unroll(axis, lanes, True))
     if at_once > 1 and row.arg.extent // at_once >= 2 * s.target.threads:
-        s.add(Upcast(row.arg.id, min(at_once, 4 if lanes > s.width else 8)))
+        s.add(Upcast(row.arg.id, min(at_once, 4)))
 
 
 def column_reduction(s: Schedule) -> bool:
@@ -268,7 +270,9 @@ def column_reduction(s: Schedule) -> bool:
     s.add(Chain(long, largest((8, 4, 2), axes[long])))
     blocks = s.extent(v.arg.id)
     if len(k.reduces) == 1 and axes[long] >= 64 and lanes >= s.width and blocks >= 4 * s.target.threads:
-        s.add(Local(v.arg.id, largest((64, 32, 16, 8, 4), blocks // (2 * s.target.threads)) if blocks % (2 * s.target.threads) == 0 else largest((8, 4, 2), blocks)))
+        fitting = [b for b in range(4, min(64, blocks // s.target.threads) + 1) if blocks % b == 0]
+        if fitting:
+            s.add(Local(v.arg.id, fitting[-1]))
     return True
 
 

@@ -23,11 +23,16 @@ PRICE = {Op.CAST: 0, Op.BITCAST: 0, Op.WHERE: .25, Op.DIV: 4, Op.SQRT: 4, Op.IDI
 
 
 class Facts(NamedTuple):
-    """About a node, whoever reads it: the cost of computing an element from memory and reductions; if a reduction is computed with each
-    element, not once for many, how many terms the longest has and if one is a product of tensors (matmul, conv)."""
+    """About a node, whoever reads it.
+
+    cost: of an element, from memory and reductions.  terms: of the longest reduction that is computed with each element, not once for many; 0: none.
+    product: one of these multiplies tensors (matmul, conv).  work, results: how many elements the largest reduction below takes in and gives.
+    """
     cost: float = 0
     terms: int = 0
     product: bool = False
+    work: int = 0
+    results: int = 0
 
 
 NOTHING = Facts()
@@ -46,17 +51,15 @@ def facts_of(u: UOp, known: dict[UOp, Facts]) -> Facts:
         return NOTHING
     if u.op in GroupOp.MOVEMENT:
         f = known[u.src[0]]
-        return Facts(f.cost) if f.terms and u.op is Op.EXPAND and numel(u) > numel(u.src[0]) else f
+        return f._replace(terms=0, product=False) if f.terms and u.op is Op.EXPAND and numel(u) > numel(u.src[0]) else f
     src = [known[s] for s in dict.fromkeys(u.src)]
-    terms, product = max(f.terms for f in src), any(f.product for f in src)
     if u.op is Op.REDUCE_AXES:
-        shape = u.src[0].shape or ()
-        return Facts(0, max(1, math.prod(shape[a] for a in u.arg[1])), is_product(u.src[0]))
+        terms = max(1, math.prod((u.src[0].shape or ())[a] for a in u.arg[1]))
+        return Facts(0, terms, is_product(u.src[0]), numel(u.src[0]), numel(u))
     if u.op is Op.SCAN_AXIS:
-        return Facts(0, max(1, (u.shape or ())[u.arg[1]]), False)
-    if u.op in GroupOp.ALU or u.op is Op.GATHER:
-        return Facts(min(price(u) + sum(f.cost for f in src), 1000), terms, product)
-    return Facts(max(f.cost for f in src), terms, product)
+        return Facts(0, max(1, (u.shape or ())[u.arg[1]]), False, numel(u), numel(u))
+    cost = min(price(u) + sum(f.cost for f in src), 1000) if u.op in GroupOp.ALU or u.op is Op.GATHER else max(f.cost for f in src)
+    return Facts(cost, max(f.terms for f in src), any(f.product for f in src), *max((f.work, f.results) for f in src))
 
 
 def numel(u: UOp) -> int:
@@ -108,7 +111,12 @@ def _store_for(k: Kernel, node: UOp, ws: list[Want], facts: Facts) -> bool:
         ws = [w for w in ws if w.stage is None]
     if len(ws) > 1 and facts.cost * (sum(extent(k.closure(w.free)) for w in ws) / max(numel(node), 1) - 1) >= VERY_DEAR:
         return True
-    return any(_is_recomputed(k, node, w, facts.cost) for w in ws)
+    return any(_is_recomputed(k, node, w, facts.cost) or _is_serial(k, w, facts) for w in ws)
+
+
+def _is_serial(k: Kernel, w: Want, facts: Facts) -> bool:
+    """A kernel with few outputs would do long reductions one after the other, in the body of its own."""
+    return facts.work > LONG and extent(k.loops) < FEW and extent(w.free) <= facts.results and any(r in k.owner for r in w.free)
 
 
 def _is_recomputed(k: Kernel, node: UOp, w: Want, cost: float) -> bool:
@@ -137,7 +145,7 @@ def _reduces_here(k: Kernel, node: UOp, w: Want, facts: Facts) -> bool:
     if k.closure(free) != free or extent(free) > 1.25 * max(numel(node), 1):
         return False
     inner, outer = frozenset(r for r in free if r in k.owner), free & k.loops
-    if inner and (facts.product or (extent(k.loops) < FEW and extent(free) * facts.terms > LONG)):
+    if inner and (facts.product or _is_serial(k, w, facts)):
         return False
     if k.scan is not None and k.scan in free and outer != k.loops:
         return False

@@ -16,9 +16,10 @@ FAR = 1 << 100                   # stands for "no limit" of an index
 def bounds(u: "UOp") -> Bounds:
     """Inclusive limits of the value of `u`; index, integer and bool nodes. Floats and unknown values have the limits of their type."""
     if u._bounds is None:
-        for n in u.toposort(lambda x: x._bounds is None):
+        deep = any(s._bounds is None for s in u.src)
+        for n in u.toposort(lambda x: x._bounds is None) if deep else (u,):
             n._bounds = _of(n)
-    return u._bounds                                            # type: ignore[return-value]
+    return u._bounds                                            # type: ignore[no-any-return]
 
 
 def limits(dt: DType) -> Bounds:
@@ -46,7 +47,7 @@ def _value(u: "UOp") -> Bounds | None:
     if op in GroupOp.COMPARE:
         return _compare(op, bounds(src[0]), bounds(src[1])) if not src[0].dtype.is_float else None
     if op is Op.CAST:
-        return None if src[0].dtype.is_float else (int(bounds(src[0]) != (0, 0)), 1) if u.dtype.is_bool and bounds(src[0])[0] > 0 else bounds(src[0])
+        return None if src[0].dtype.is_float else _cast(u.dtype, bounds(src[0]))
     if op in (Op.REDUCE, Op.STAGE, Op.SCAN):
         return bounds(src[0]) if u.arg in (Op.MAX, Op.MIN) else None
     if op not in GroupOp.ALU:
@@ -64,6 +65,12 @@ def _value(u: "UOp") -> Bounds | None:
     if len(src) < 2:
         return None
     return _binary(op, u.dtype, (a, b), bounds(src[1]))
+
+
+def _cast(dt: DType, x: Bounds) -> Bounds:
+    if not dt.is_bool:
+        return x
+    return int(x[0] > 0 or x[1] < 0), int(x != (0, 0))
 
 
 def _binary(op: Op, dt: DType, x: Bounds, y: Bounds) -> Bounds | None:
@@ -91,10 +98,10 @@ def _binary(op: Op, dt: DType, x: Bounds, y: Bounds) -> Bounds | None:
         return 0, min(b, d)
     if op in (Op.OR, Op.XOR) and a >= 0 and c >= 0:
         return 0, (1 << max(b.bit_length(), d.bit_length())) - 1
-    if op is Op.SHR and 0 <= c and d < dt.bits:
+    if op is Op.SHR and c >= 0 and d < dt.bits:
         v = (a >> c, a >> d, b >> c, b >> d)
         return min(v), max(v)
-    if op is Op.SHL and 0 <= c and d < dt.bits:
+    if op is Op.SHL and c >= 0 and d < dt.bits:
         v = (a << c, a << d, b << c, b << d)
         return min(v), max(v)
     return None

@@ -63,13 +63,15 @@ def _shift_left(x: Array, y: Array) -> Array:
 
 def _shift_right(x: Array, y: Array) -> Array:
     inside = (y >= 0) & (y < x.dtype.itemsize * 8)
-    return np.where(inside, np.right_shift(x, np.where(inside, y, np.zeros_like(y))), np.where(x < 0, ~np.zeros_like(x), np.zeros_like(x)))
+    outside = np.where(x < 0, ~np.zeros_like(x), np.zeros_like(x))
+    return np.where(inside, np.right_shift(x, np.where(inside, y, np.zeros_like(y))), outside)
 
 
 FLOATS: dict[Op, Callable[..., Any]] = {
     Op.NEG: np.negative, Op.ABS: np.abs, Op.SQRT: np.sqrt, Op.EXP: np.exp, Op.EXP2: np.exp2, Op.LOG: np.log, Op.LOG2: np.log2, Op.SIN: np.sin,
     Op.COS: np.cos, Op.TAN: np.tan, Op.TANH: np.tanh, Op.ERF: _erf, Op.FLOOR: np.floor, Op.CEIL: np.ceil, Op.TRUNC: np.trunc, Op.RINT: np.rint,
-    Op.ADD: np.add, Op.SUB: np.subtract, Op.MUL: np.multiply, Op.DIV: np.divide, Op.MOD: np.mod, Op.POW: np.power, Op.MAX: np.maximum, Op.MIN: np.minimum}
+    Op.ADD: np.add, Op.SUB: np.subtract, Op.MUL: np.multiply, Op.DIV: np.divide, Op.MOD: np.mod, Op.POW: np.power, Op.MAX: np.maximum,
+    Op.MIN: np.minimum}
 INTEGERS: dict[Op, Callable[..., Any]] = {
     Op.NEG: np.negative, Op.ABS: np.abs, Op.NOT: np.invert, Op.ADD: np.add, Op.SUB: np.subtract, Op.MUL: np.multiply, Op.IDIV: _floor_divide,
     Op.MOD: _remainder, Op.MAX: np.maximum, Op.MIN: np.minimum, Op.AND: np.bitwise_and, Op.OR: np.bitwise_or, Op.XOR: np.bitwise_xor,
@@ -129,10 +131,7 @@ def storage_limits(dt: DType) -> tuple[int, int]:
 def _bitcast(x: Array, src: DType, dst: DType, wide: bool) -> Array:
     x = round_floats(x, src) if wide and src.is_float else x
     bits = (x.view(np.uint32) >> 16).astype(np.uint16) if src is dtypes.bfloat16 else x
-    if dst is dtypes.bfloat16:
-        out = (bits.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
-    else:
-        out = bits.view(storage(dst))
+    out = (bits.view(np.uint16).astype(np.uint32) << 16).view(np.float32) if dst is dtypes.bfloat16 else bits.view(storage(dst))
     return out.astype(np.float64) if wide and dst.is_float else out
 
 
@@ -341,7 +340,7 @@ class _Kernel:
         a = self.arrays[param.arg.slot]
         if not a.flags.c_contiguous or a.size < param.arg.size or (not self.wide and a.dtype != storage(param.dtype)):
             raise IRError(f"slot {param.arg.slot}: {param.arg.size} contiguous elements of {storage(param.dtype)} wanted, got {a.size} of {a.dtype}")
-        return a.reshape(-1)
+        return np.reshape(a, -1)
 
     def _stage(self, u: UOp) -> Array:
         """The buffer, as a last axis; unwritten elements hold NaN, or the highest integer."""

@@ -1,34 +1,45 @@
 """Linear forms of index expressions: constant + sum of coefficient * atom, and the canonical sum that they print as."""
 from __future__ import annotations
 
+from typing import Any
+
 from ..dtype import dtypes
 from .node import UOp, const, loop_key
 from .op import Op
 
 Linear = tuple[int, dict[UOp, int]]
+SUMS = frozenset({Op.ADD, Op.SUB, Op.MUL, Op.NEG})
 
 
 def linear(u: UOp) -> Linear:
     """(constant, {atom: coefficient}) of an index expression; an atom is a RANGE or anything that is no sum or multiple. Do not change the dict."""
     if u._linear is None:
-        for n in u.toposort(lambda x: x._linear is None):
+        if not _is_sum(u):
+            return _leaf(u)
+        for n in u.toposort(lambda x: x._linear is None and _is_sum(x)) if any(map(_is_sum, u.src)) else (u,):
             n._linear = _linear_of(n)
     return u._linear                                            # type: ignore[no-any-return]
 
 
+def _is_sum(u: UOp) -> bool:
+    return u.op in SUMS and u.dtype is dtypes.index
+
+
+def _leaf(u: UOp) -> Linear:
+    """Not cached: an atom that held itself would be freed late."""
+    return (int(u.arg), {}) if u.op is Op.CONST and not u.dtype.is_float else (0, {u: 1})
+
+
 def _linear_of(u: UOp) -> Linear:
-    if u.op is Op.CONST and not u.dtype.is_float:
-        return int(u.arg), {}
-    if u.dtype is dtypes.index:
-        if u.op in (Op.ADD, Op.SUB):
-            return add_linear(u.src[0]._linear, u.src[1]._linear, 1 if u.op is Op.ADD else -1)
-        if u.op is Op.MUL:
-            for x, y in (u.src, u.src[::-1]):
-                if y.op is Op.CONST:
-                    return scale(x._linear, y.arg)
-        if u.op is Op.NEG:
-            return scale(u.src[0]._linear, -1)
-    return 0, {u: 1}
+    x, *others = (s._linear or _leaf(s) for s in u.src)
+    if u.op is Op.NEG:
+        return scale(x, -1)
+    y, = others
+    if u.op in (Op.ADD, Op.SUB):
+        return add_linear(x, y, 1 if u.op is Op.ADD else -1)
+    if not y[1]:
+        return scale(x, y[0])
+    return (0, {u: 1}) if x[1] else scale(y, x[0])
 
 
 def add_linear(a: Linear, b: Linear, factor: int = 1) -> Linear:
@@ -49,17 +60,21 @@ def scale(a: Linear, k: int) -> Linear:
     return (a[0] * k, {x: c * k for x, c in a[1].items()}) if k else (0, {})
 
 
-def atom_key(a: UOp) -> tuple[int, str, str]:
-    return (0, repr(loop_key(a)), "") if a.op is Op.RANGE else (1, a.op.name, a.key)
+def atom_key(a: UOp) -> tuple[Any, ...]:
+    """Ranges in loop order, then other atoms."""
+    return (0, *loop_key(a)) if a.op is Op.RANGE else (1, a.op.name, a.key)
 
 
 def from_linear(lin: Linear) -> UOp:
-    """The canonical sum: atoms in a fixed order, the constant last."""
+    """The canonical sum: atoms in a fixed order, the constant last; a range of one step is 0."""
     c0, terms = lin
     acc: UOp | None = None
-    for a, k in sorted(terms.items(), key=lambda x: atom_key(x[0])):
-        t = a if k == 1 else a * k
-        acc = t if acc is None else acc + t
+    for a in terms if len(terms) == 1 else sorted(terms, key=atom_key):
+        k = terms[a]
+        if a.op is Op.RANGE and a.arg.extent == 1:
+            continue
+        t = a if k == 1 else UOp(Op.MUL, dtypes.index, (a, const(k)))
+        acc = t if acc is None else UOp(Op.ADD, dtypes.index, (acc, t))
     if acc is None:
         return const(c0)
-    return acc + c0 if c0 else acc
+    return UOp(Op.ADD, dtypes.index, (acc, const(c0))) if c0 else acc

@@ -64,7 +64,7 @@ class UOp(Sugar):
                 arg = struct.pack("d", u.arg).hex() if u.op is Op.CONST and u.dtype.is_float else repr(u.arg)
                 text = "|".join([u.op.name, u.dtype.name, arg, *(s._key for s in u.src)])
                 u._key = hashlib.sha256(text.encode()).hexdigest()
-        return self._key
+        return self._key    # type: ignore[no-any-return]
 
     def toposort(self, enter: Any = None) -> list["UOp"]:
         """All nodes below and including this one, sources first; `enter(node)` False leaves out a node and what is below it."""
@@ -127,11 +127,11 @@ def _shape(u: UOp) -> Shape | None:
     if op is Op.CONST:
         return ()
     if op is Op.BUFFER:
-        return u.arg.shape
+        return u.arg.shape                   # type: ignore[no-any-return]
     if op is Op.IOTA:
         return (u.arg,)
     if op in (Op.RESHAPE, Op.EXPAND):
-        return u.arg
+        return u.arg                         # type: ignore[no-any-return]
     if op in (Op.FLIP, Op.SCAN_AXIS, Op.CONTIGUOUS, Op.COPY, Op.ASSIGN):
         return src[0].shape
     if op is Op.GATHER:
@@ -151,7 +151,7 @@ def _shape(u: UOp) -> Shape | None:
     if op is Op.REDUCE_AXES:
         return tuple(1 if i in u.arg[1] else n for i, n in enumerate(s))
     if op is Op.CAT:
-        return tuple(sum(x.shape[i] for x in src) if i == u.arg else n for i, n in enumerate(s))   # type: ignore[index]
+        return tuple(sum(x.shape[i] for x in src) if i == u.arg else n for i, n in enumerate(s))   # type: ignore[index, misc]
     return None
 
 

@@ -14,8 +14,8 @@ TRACE = 4                                             # debug level that prints 
 def rewrite(root: UOp, rules: Rules, *, bottom_up: bool = True, name: str = "rewrite", limit: int | None = None, debug: int = 0) -> UOp:
     """The graph after `rules` reached a fixed point.
 
-    bottom_up: sources are done before a rule sees the node, else rules see a node first and then what is below it. A result of a rule is itself rewritten.
-    limit: most rewrites allowed (by default 1,000 and 100 per node); IRError names the rules that go on for ever. debug: 4 and over print each rewrite.
+    bottom_up: sources are done before a rule sees the node; else rules see a node first, then what is below it. A rule's result is itself rewritten.
+    limit: most rewrites allowed (by default 1,000 and 100 a node); IRError names the rules that go on for ever. debug: 4 and over print each rewrite.
     """
     return _Driver(rules, bottom_up, name, limit or 1000 + 100 * len(root.toposort()), debug).run(root)
 

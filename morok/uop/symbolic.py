@@ -94,7 +94,7 @@ class Simplifier:
         found = self.memo.get(u)
         if found is not None:
             return found
-        return u if u._simple is True or u._simple is None else u._simple    # type: ignore[no-any-return]
+        return u if u._simple is True or u._simple is None else u._simple
 
     def step(self, u: UOp) -> UOp:
         """One node whose sources are simple."""
@@ -179,7 +179,7 @@ _plain = Simplifier()
 
 
 def simplify(u: UOp) -> UOp:
-    """An equal expression, canonical for sums, with division, modulo and comparisons resolved where limits allow. Floats: constants are folded only."""
+    """An equal kernel expression: canonical sums; division, modulo, comparisons resolved where limits allow. Floats: constants, exact identities."""
     return _plain(u)
 
 

@@ -1,0 +1,6 @@
+"""`python -m morok`."""
+import sys
+
+from .cli import main
+
+sys.exit(main())

@@ -1,0 +1,23 @@
+"""Fixtures that all tests share: a seeded generator whose seed is printed, and knobs that are set for one test."""
+import os
+import zlib
+
+import numpy as np
+import pytest
+
+from morok import knobs
+
+
+@pytest.fixture
+def rng(request):
+    """Random numbers, the same for a test in every run; MOROK_TEST_SEED changes them."""
+    seed = int(os.environ.get("MOROK_TEST_SEED", "0")) ^ zlib.crc32(request.node.nodeid.encode())
+    print(f"seed {seed}")
+    return np.random.default_rng(seed)
+
+
+@pytest.fixture(params=[0, 1], ids=["optimized", "noopt"])
+def both_ways(request):
+    """Run a test with the optimizer and without it."""
+    with knobs.scope(MOROK_NOOPT=request.param):
+        yield request.param
