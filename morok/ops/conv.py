@@ -102,8 +102,8 @@ class ConvOps(LinalgOps):
         x = self.pad(((0, 0),) * (self.ndim - n) + tuple(pads), value=value)
         spans = tuple(d * (k - 1) + 1 for k, d in zip(kernel, spread, strict=True))
         if any(k < 1 for k in kernel) or any(span > size for span, size in zip(spans, x.shape[x.ndim - n:], strict=True)):
-            raise ShapeError(f"{what}: kernel {tuple(kernel)} with dilation {spread} spans {spans}, the padded input has {x.shape[x.ndim - n:]} of {x.shape}; "
-                             f"it must fit")
+            raise ShapeError(f"{what}: kernel {tuple(kernel)} with dilation {spread} spans {spans}, "
+                             f"the padded input has {x.shape[x.ndim - n:]}; it must fit")
         return x._windows(tuple((self.ndim - n + i, k, s, d) for i, (k, s, d) in enumerate(zip(kernel, steps, spread, strict=True))))
 
 

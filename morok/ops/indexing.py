@@ -43,17 +43,16 @@ class IndexingOps(ReduceOps):
         x = self._take(taken)
         if arrays:
             return x._gathered(entries, arrays)
-        kept = iter(x.shape)
-        return x.reshape(tuple(1 if e is None else next(kept) for e in entries if not is_int(e)))
+        return x.reshape(with_new_axes(entries, x.shape))
 
     def _entries(self, indices: Any) -> list[Any]:
-        """One entry an axis, and the Nones: Ellipsis filled in, masks and lists as integer tensors."""
+        """One entry an axis, the Nones, and an Ellipsis before the slices that it stands for; masks and lists as integer tensors."""
         given: list[Any] = list(indices) if isinstance(indices, tuple) else [indices]
         for i, e in enumerate(given):
             if isinstance(e, (list, tuple, np.ndarray)):
                 given[i] = self._index_tensor(e)
         is_mask = [isinstance(e, IndexingOps) and e.dtype.is_bool for e in given]
-        used = sum(e.ndim if mask else int(e is not None and e is not Ellipsis) for e, mask in zip(given, is_mask, strict=True))
+        used = sum(e.ndim if mask else names_axis(e) for e, mask in zip(given, is_mask, strict=True))
         dots = [i for i, e in enumerate(given) if e is Ellipsis]
         if len(dots) > 1 or used > self.ndim:
             raise IndexingError(f"too many indices for shape {self.shape}: {used} axes indexed" if used > self.ndim else
@@ -61,9 +60,9 @@ class IndexingOps(ReduceOps):
         at = dots[0] if dots else len(given)
         fill = [slice(None)] * (self.ndim - used)
         entries: list[Any] = []
-        for i, e in enumerate([*given[:at], *fill, *given[at + 1:]]):
+        for i, e in enumerate([*given[:at], Ellipsis, *fill, *given[at + 1:]]):
             if isinstance(e, IndexingOps) and e.dtype.is_bool:
-                entries += self._mask_positions(e, sum(x is not None for x in entries))
+                entries += self._mask_positions(e, sum(map(names_axis, entries)))
             elif isinstance(e, (bool, np.bool_)):
                 raise IndexingError(f"index {i} is {e!r}: a single bool is no index; use None for a new axis")
             else:
@@ -72,7 +71,7 @@ class IndexingOps(ReduceOps):
 
     def _index_tensor(self, values: Any) -> Self:
         index = self._lift(values)
-        return index if index.numel() else index.cast(dtypes.int64)
+        return index.cast(dtypes.int64) if index.dtype.is_float and not index.numel() else index
 
     def _mask_positions(self, mask: Any, axis: int) -> list[Any]:
         """The positions of True, an integer tensor for each of the mask's axes."""
@@ -89,7 +88,7 @@ class IndexingOps(ReduceOps):
         taken: list[Taken] = []
         arrays: list[tuple[int, Self]] = []
         for e in entries:
-            if e is None:
+            if not names_axis(e):
                 continue
             axis = len(taken)
             n = self.shape[axis]
@@ -101,7 +100,8 @@ class IndexingOps(ReduceOps):
                 arrays.append((sum(not t.drop for t in taken), e._positions(axis, n)))     # type: ignore[arg-type]
                 taken.append(Taken(0, 1, n))
             else:
-                raise IndexingError(f"index of axis {axis} is a {type(e).__name__}, {e!r}: must be an integer, slice, None, Ellipsis, list or integer tensor")
+                raise IndexingError(f"index of axis {axis} is a {type(e).__name__}, {e!r}: "
+                                    f"must be an integer, slice, None, Ellipsis, list or integer tensor")
         return taken, arrays
 
     def _positions(self, axis: int, n: int, wrap: bool = True) -> Self:
@@ -172,9 +172,8 @@ class IndexingOps(ReduceOps):
         taken, arrays = self._split(entries)
         if arrays:
             return self._placed(taken, self._take(taken)._scattered(entries, arrays, v))
-        kept = iter(t.count for t in taken if not t.drop)
-        shape = [1 if e is None else next(kept) for e in entries if not is_int(e)]
-        return self._placed(taken, v._fit(tuple(shape), "x[...] = value"))
+        shape = with_new_axes(entries, tuple(t.count for t in taken if not t.drop))
+        return self._placed(taken, v._fit(shape, "x[...] = value"))
 
     def _fit(self, shape: tuple[int, ...], what: str) -> Self:
         """Self broadcast to `shape`; leading axes of size 1 may be too many."""
@@ -338,13 +337,18 @@ def slice_axis(s: slice, axis: int, n: int) -> Taken:
     return Taken(min(r[0], r[-1]), abs(r.step), len(r), reverse=r.step < 0)
 
 
+def names_axis(e: Any) -> bool:
+    """Whether an entry of an index is about an axis of its own."""
+    return e is not None and e is not Ellipsis
+
+
 def adjacency(entries: list[Any]) -> tuple[int, bool]:
-    """Place of the first integer or integer tensor, and whether all of them stand side by side."""
-    at = [i for i, e in enumerate(entries) if e is not None and not isinstance(e, slice)]
-    return at[0], at[-1] - at[0] < len(at)
+    """Place of the first integer or integer tensor, and whether all of them stand side by side; an Ellipsis parts them even if it is empty."""
+    at = [i for i, e in enumerate(entries) if names_axis(e) and not isinstance(e, slice)]
+    return (at[0], at[-1] - at[0] < len(at)) if at else (-1, True)
 
 
-def with_new_axes(entries: list[Any], shape: tuple[int, ...], before: int, block: int) -> tuple[int, ...]:
+def with_new_axes(entries: list[Any], shape: tuple[int, ...], before: int = 0, block: int = 0) -> tuple[int, ...]:
     """`shape`, in which `block` axes of integer tensors follow `before` others, with an axis of size 1 for every None."""
     first, adjacent = adjacency(entries)
     rest = iter(shape[:before] + shape[before + block:])

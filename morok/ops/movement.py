@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any, Literal, Self, TypeVar
 
 from ..dtype import DType, dtypes, promote
@@ -82,7 +83,7 @@ class MovementOps(TensorBase):
             return self.reshape(tuple(n for n in self.shape if n != 1))
         if self.ndim == 0 and dim in (0, -1):
             return self
-        drop = {self._axis(d) for d in ([dim] if isinstance(dim, int) else dim)}
+        drop = {self._axis(d) for d in (dim if isinstance(dim, Sequence) else (dim,))}
         return self.reshape(tuple(n for i, n in enumerate(self.shape) if i not in drop or n != 1))
 
     def unsqueeze(self, dim: int) -> Self:
@@ -164,8 +165,7 @@ class MovementOps(TensorBase):
             sizes = [min(sizes, n - i) for i in range(0, max(n, 1), max(sizes, 1))]
         if sum(sizes) != n or any(s < 0 for s in sizes):
             raise ShapeError(f"split sizes {list(sizes)} do not add up to {n}, the size of axis {dim} of {self.shape}")
-        ends = [sum(sizes[:i + 1]) for i in range(len(sizes))]
-        return tuple(self._slice(axis, end - s, end) for s, end in zip(sizes, ends, strict=True))
+        return tuple(self._slice(axis, end - s, end) for s, end in zip(sizes, accumulate(sizes), strict=True))
 
     def chunk(self, chunks: int, dim: int = 0) -> tuple[Self, ...]:
         """At most `chunks` pieces of equal size along `dim`, the last one possibly shorter."""
@@ -286,8 +286,9 @@ class MovementOps(TensorBase):
         if len(times) < self.ndim or any(r < 0 for r in times):
             raise ShapeError(f"repeat of shape {self.shape} by {times}: needs at least {self.ndim} counts, none negative")
         own = (1,) * (len(times) - self.ndim) + self.shape
-        apart = self.reshape(tuple(s for n in own for s in (1, n)))
-        return apart.expand(tuple(s for r, n in zip(times, own, strict=True) for s in (r, n))).reshape(tuple(r * n for r, n in zip(times, own, strict=True)))
+        both = list(zip(times, own, strict=True))
+        apart = self.reshape(tuple(s for n in own for s in (1, n))).expand(tuple(s for pair in both for s in pair))
+        return apart.reshape(tuple(r * n for r, n in both))
 
     def repeat_interleave(self, repeats: int, dim: int | None = None) -> Self:
         """Each element repeated in place along `dim`; of the flattened tensor when None."""

@@ -90,9 +90,10 @@ class NNOps(ConvOps, IndexingOps, RandomOps):
 
     # ---- losses -----------------------------------------------------------------------------------------------------
     def cross_entropy(self, Y: Self, reduction: Reduction = "mean", label_smoothing: float = 0.0) -> Self:
-        """-log of the softmax over axis 1 (0 of a vector) at the class Y, an integer tensor without that axis; or weighted by Y, probabilities of self's shape.
+        """-log of the softmax over axis 1 (0 of a vector) at the class Y, an integer tensor without that axis.
 
-        "mean" divides by the number of samples. ShapeError when Y has neither shape, IndexingError for a class known to be outside.
+        Y may also be probabilities, floats of self's shape: then the sum weighted by them. "mean" divides by the number of samples.
+        ShapeError when Y has neither shape, IndexingError for a class known to be outside.
         """
         axis = self._class_axis()
         x, out = self._floating(None)
@@ -104,7 +105,10 @@ class NNOps(ConvOps, IndexingOps, RandomOps):
         return loss._reduced(reduction).cast(out)
 
     def sparse_categorical_crossentropy(self, Y: Self, ignore_index: int = -1, label_smoothing: float = 0.0, reduction: Reduction = "mean") -> Self:
-        """-log of the softmax over the last axis at the class Y, an integer tensor without that axis; samples of class `ignore_index` do not count."""
+        """-log of the softmax over the last axis at the class Y, an integer tensor without that axis.
+
+        Samples of class `ignore_index` do not count.
+        """
         x, out = self._floating(None)
         counts = Y.ne(ignore_index)
         loss = x._class_loss(counts.where(Y, 0), self._axis(-1), label_smoothing)
@@ -139,7 +143,8 @@ class NNOps(ConvOps, IndexingOps, RandomOps):
     def _at_class(self, Y: Self, axis: int) -> Self:
         expected = self.shape[:axis] + self.shape[axis + 1:]
         if Y.shape != expected or not Y.dtype.is_int:
-            raise ShapeError(f"classes for {self.shape} must be integers of shape {expected}, or probabilities of its shape; got {Y.dtype.name} {Y.shape}")
+            raise ShapeError(f"classes for {self.shape} must be integers of shape {expected}, or probabilities of its shape; "
+                             f"got {Y.dtype.name} {Y.shape}")
         return self._gather(axis, Y.unsqueeze(axis), wrap=False).squeeze(axis)
 
     def _class_loss(self, Y: Self, axis: int, label_smoothing: float) -> Self:

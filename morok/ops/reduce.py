@@ -34,7 +34,7 @@ class ReduceOps(MovementOps, ElementwiseOps):
     def _axes(self, axis: Axes) -> tuple[int, ...]:
         if axis is None:
             return tuple(range(self.ndim))
-        axes = tuple(self._axis(a) for a in ((axis,) if isinstance(axis, int) else axis))
+        axes = tuple(self._axis(a) for a in (axis if isinstance(axis, Sequence) else (axis,)))
         if len(set(axes)) != len(axes):
             raise ShapeError(f"axis {axis!r} of shape {self.shape} names an axis twice")
         return tuple(sorted(axes)) if self.ndim else ()

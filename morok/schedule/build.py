@@ -4,10 +4,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..dtype import dtypes
+from ..errors import IRError
 from ..helpers import prod
-from ..uop import GroupOp, Op, ParamArg, StageArg, UOp, Where, identity
+from ..uop import GroupOp, Op, ParamArg, StageArg, UOp, Where
 from .kernel import Kernel, Want, extent
-from .ranges import FALSE, Place, flatten, linear_index, move
+from .ranges import Place, flatten, linear_index, move
 
 
 class Conflict(Exception):
@@ -32,7 +33,12 @@ class Builder:
         """SINK of one STORE for each kernel; slots 0.. are the outputs."""
         for k in kernels:
             self.param(k.target)
-        return UOp(Op.SINK, dtypes.void, tuple([self.store(k) for k in kernels]))
+        stores, count = [], 0
+        for k in kernels:                                       # kernels number their reduce ranges independently
+            apart = {r: UOp(Op.RANGE, r.dtype, (), r.arg._replace(id=r.arg.id + count, order=(r.arg.id + count,))) for r in k.owner} if count else {}
+            stores.append(self.store(k).substitute(apart))
+            count += len(k.owner)
+        return UOp(Op.SINK, dtypes.void, tuple(stores))
 
     def param(self, node: UOp) -> UOp:
         if node not in self.memory:
@@ -40,57 +46,44 @@ class Builder:
         return self.memory[node]
 
     def store(self, k: Kernel) -> UOp:
-        target, place = k.target, k.root.place
+        target, place, version = k.target, k.root.place, None
         if target.op is Op.ASSIGN:
             version, index = target_of(target, place)[0], flatten(address(target, place).idxs, base(target).shape or ())
             if version in k.inputs:                             # read and written in place: one parameter
                 self.memory[version] = self.param(target)
         else:
-            version, index = None, linear_index(place.idxs, k.strides)
+            index = linear_index(place.idxs, k.strides)
         for w in reversed(k.done):
             w.value = self.value(w)
-        out = self.param(target).index(index)
-        assert k.root.value is not None
-        value = self.fill_holes(k.root.value)
-        if version is not None and version in k.inputs and any(u.op is Op.INDEX and u.src[0] is out.src[0] and u.src[1] is not index for u in value.toposort()):
+        out, value = self.param(target), self.fill_holes(value_of(k.root))
+        if version in k.inputs and any(u.op is Op.INDEX and u.src[0] is out and u.src[1] is not index for u in value.toposort()):
             raise Conflict(target.src[1])
-        return out.store(value)
+        return out.index(index).store(value)
 
     def value(self, w: Want) -> UOp:
         """The scalar at the wanted place, from those of its sources."""
-        node, op, (idxs, valid) = w.node, w.node.op, w.place
-        if w is w.kernel.root and node is not w.kernel.target:  # a piece of a CAT
-            return w.srcs[0].value or node.const_like(0)
+        node, op = w.node, w.node.op
+        if w.value is not None:
+            return w.value
         if w.stage is not None:
             return read_row(w)
-        if valid is FALSE:
-            return node.const_like(0)
         if op is Op.BUFFER or (node in self.stored and w is not w.kernel.root):
             return self.load(node, w.place)
-        src = [v for v in (s.value for s in w.srcs) if v is not None]
-        if op is Op.CONST:
-            return node
-        if op is Op.IOTA:
-            return UOp(Op.CAST, node.dtype, idxs)
-        if op in GroupOp.ALU and w.srcs:
-            return UOp(op, node.dtype, tuple(src), node.arg)
-        if op is Op.REDUCE_AXES:
-            if not src:                                         # nothing to reduce
-                return node.const_like(identity(node.arg[0], node.dtype.min, node.dtype.max))
-            return UOp(Op.REDUCE, node.dtype, (src[0], *w.loops), node.arg[0]) if w.loops else src[0]
-        if op is Op.SCAN_AXIS:
-            r = idxs[node.arg[1]]
-            return UOp(Op.SCAN, node.dtype, (src[0], r), node.arg[0]) if r.op is Op.RANGE else src[0]
-        if op is Op.CAT and len(w.guards):
+        src = [value_of(s) for s in w.srcs]
+        if w is w.kernel.root and node is not w.kernel.target:  # a piece of a CAT
+            return src[0]
+        if op is Op.CAT and w.guards:
             out = src[-1]
-            for guard, v in zip(reversed(w.guards[:-1]), reversed(src[:-1]), strict=True):
+            for guard, v in zip(w.guards[-2::-1], src[-2::-1], strict=True):
                 out = v if guard is None else guard.where(v, out)
             return out
-        if op is Op.GATHER and w.guards:
-            return node.const_like(0) if w.guards[0] is FALSE else guarded(w.guards[0], src[-1])
-        if not src:
-            return node.const_like(0)
-        return guarded(w.guards[0] if w.guards else None, src[0])
+        if op in GroupOp.ALU:
+            return UOp(op, node.dtype, tuple(src), node.arg)
+        if w.loops:
+            return UOp(Op.REDUCE, node.dtype, (src[0], *w.loops), node.arg[0])
+        if op is Op.SCAN_AXIS and w.place.idxs[node.arg[1]].op is Op.RANGE:
+            return UOp(Op.SCAN, node.dtype, (src[0], w.place.idxs[node.arg[1]]), node.arg[0])
+        return guarded(w.guards[0] if w.guards else None, src[-1])
 
     def load(self, node: UOp, place: Place) -> UOp:
         where = address(node, place)
@@ -128,6 +121,12 @@ def base(node: UOp) -> UOp:
     return node
 
 
+def value_of(w: Want) -> UOp:
+    if w.value is None:
+        raise IRError(f"the value of {w.node.op} is wanted before it is made")
+    return w.value
+
+
 def guarded(guard: UOp | None, value: UOp) -> UOp:
     """value where the guard holds, else 0; a load from memory, under the same guard, is that by itself."""
     by_itself = value.op is Op.LOAD and value.src[0].src[0].op is Op.PARAM
@@ -136,12 +135,10 @@ def guarded(guard: UOp | None, value: UOp) -> UOp:
 
 def read_row(w: Want) -> UOp:
     """A value of another phase, from the row buffer that the phase `home` fills."""
-    assert w.stage is not None
+    if w.stage is None:
+        raise IRError("a row buffer is read that nothing fills")
     home, turn = w.stage
     loops = tuple(turn)
     shape = tuple(r.arg.extent for r in loops)
-    assert home.value is not None
-    stage = UOp(Op.STAGE, w.node.dtype, (home.value, flatten(loops, shape), *loops), StageArg(Where.LOCAL, extent(loops)))
+    stage = UOp(Op.STAGE, w.node.dtype, (value_of(home), flatten(loops, shape), *loops), StageArg(Where.LOCAL, extent(loops)))
     return stage.index(flatten(tuple(turn.values()), shape)).load()
-
-

@@ -4,11 +4,11 @@ from __future__ import annotations
 from ..dtype import dtypes
 from ..errors import IRError
 from ..helpers import row_major
-from ..uop import AxisKind, GroupOp, Op, ParamArg, UOp, const, loop_key, toposort
+from ..uop import AxisKind, GroupOp, Op, ParamArg, UOp, const, identity, loop_key, toposort
 from ..uop.symbolic import simplify
 from .kernel import Kernel, Want
 from .ranges import FALSE, Place, inside, move, under
-from .realize_map import VERY_DEAR, Facts, facts_of, is_region_cat, must_store
+from .realize_map import NOTHING, VERY_DEAR, Facts, facts_of, is_region_cat, must_store
 
 INDEX_NODES = 200            # the largest index expressions; beyond them a movement op costs more than a copy
 
@@ -47,13 +47,13 @@ class Fusion:
             if u.op is Op.CAT and is_region_cat(u, seen):
                 self.regions.add(u)
             facts[u] = facts_of(u, seen)
-            seen[u] = Facts() if u in memory or u in self.regions else facts[u]
+            seen[u] = NOTHING if u in memory or u in self.regions else facts[u]
         return facts
 
     def settled(self) -> bool:
         """What was stored would have been stored with the knowledge of what else is."""
         facts = self.gather_facts(self.stored)
-        return all(kind(facts[u]) == kind(self.facts[u]) for u in self.stored)
+        return all(outline(facts[u]) == outline(self.facts[u]) for u in self.stored)
 
     def visit(self, node: UOp, wants: list[Want]) -> None:
         if node.op is Op.BUFFER:
@@ -110,18 +110,19 @@ class Fusion:
         return found
 
     def expand(self, w: Want) -> None:
-        """Take a want apart into wants of the node's sources."""
+        """Take a want apart into wants of the node's sources, or give it its value if it needs none."""
         k, node, place, op = w.kernel, w.node, w.place, w.node.op
         k.done.append(w)
-        if w.stage is not None or place.valid is FALSE or op in (Op.CONST, Op.IOTA):
+        if w.stage is not None:
             return
-        if op in GroupOp.MOVEMENT:
-            there, guard = move(node, place)
-            if guard is not FALSE:
-                w.guards, w.srcs = (guard,), [self.want(k, node.src[0], there)]
-            return
-        k.size += 1
-        if op in GroupOp.ALU or op in (Op.CONTIGUOUS, Op.COPY):
+        k.size += bool(node.src) and op not in GroupOp.MOVEMENT
+        if op is Op.CONST:
+            w.value = node
+        elif op is Op.IOTA:
+            w.value = UOp(Op.CAST, node.dtype, place.idxs)
+        elif op in GroupOp.MOVEMENT:
+            self.guard(w, node.src[0], *move(node, place))
+        elif op in GroupOp.ALU or op in (Op.CONTIGUOUS, Op.COPY):
             w.srcs = [self.want(k, s, place) for s in node.src]
         elif op is Op.ASSIGN:
             w.srcs = [self.want(k, node.src[1], place)]
@@ -129,8 +130,7 @@ class Fusion:
             self.reduce(w)
         elif op is Op.SCAN_AXIS:
             r = place.idxs[node.arg[1]]
-            if r.op is Op.RANGE:
-                k.scan = r
+            k.scan = r if r.op is Op.RANGE else k.scan
             w.srcs = [self.want(k, node.src[0], place)]
         elif op is Op.CAT:
             self.cat(w)
@@ -139,17 +139,26 @@ class Fusion:
         else:
             raise IRError(f"{op} is no op of the tensor graph")
 
+    def guard(self, w: Want, source: UOp, place: Place, guard: UOp | None) -> None:
+        """The value is that of the source where the guard holds, else 0."""
+        if guard is FALSE:
+            w.value, w.srcs = w.node.const_like(0), []
+        else:
+            w.guards = (guard,)
+            w.srcs.append(self.want(w.kernel, source, place))
+
     def reduce(self, w: Want) -> None:
         k, node, (idxs, valid) = w.kernel, w.node, w.place
-        shape, axes = node.src[0].shape or (), node.arg[1]
+        shape, (op, axes) = node.src[0].shape or (), node.arg
         if any(shape[a] == 0 for a in axes):
+            w.value = node.const_like(identity(op, node.dtype.min, node.dtype.max))
             return
-        new = {a: k.range(shape[a], AxisKind.REDUCE) if shape[a] != 1 else const(0) for a in sorted(axes)}
-        w.loops = tuple(r for r in new.values() if r.op is Op.RANGE)
+        loops = {a: k.range(shape[a], AxisKind.REDUCE) if shape[a] != 1 else const(0) for a in sorted(axes)}
+        w.loops = tuple(r for r in loops.values() if r.op is Op.RANGE)
         k.owner.update(dict.fromkeys(w.loops, w))
         if w.loops:
             k.fused.append(w.free)
-        w.srcs = [self.want(k, node.src[0], Place(tuple(new.get(a, i) for a, i in enumerate(idxs)), valid))]
+        w.srcs = [self.want(k, node.src[0], Place(tuple(loops.get(a, i) for a, i in enumerate(idxs)), valid))]
 
     def cat(self, w: Want) -> None:
         """Each piece, under the condition that the index lies in it."""
@@ -157,27 +166,23 @@ class Fusion:
         (idxs, valid), i = w.place, w.place.idxs[axis]
         for s in w.node.src:
             n = (s.shape or ())[axis]
-            local = tuple(simplify(i - start) if a == axis else x for a, x in enumerate(idxs))
-            guard = FALSE if n == 0 else inside(local, tuple(n if a == axis else None for a in range(len(idxs))), valid)
+            there = Place(tuple(simplify(i - start) if a == axis else x for a, x in enumerate(idxs)), valid)
+            guard = inside(there.idxs[axis:axis + 1], (n,), valid)
             start += n
             if guard is not FALSE:
                 guards.append(guard)
-                w.srcs.append(self.want(w.kernel, s, under(Place(local, valid), guard)))
+                w.srcs.append(self.want(w.kernel, s, under(there, guard)))
         w.guards = tuple(guards)
+        if not guards:
+            w.value = w.node.const_like(0)
 
     def gather(self, w: Want) -> None:
         """The source at an index that is a value: a hole stands for it until the value is there."""
         x, *index = w.node.src
-        idxs = []
-        for s in index:
-            v = self.want(w.kernel, s, w.place)
-            value = self.hole(v)
-            w.srcs.append(v)
-            idxs.append(value if s.dtype is dtypes.index else UOp(Op.CAST, dtypes.index, (value,)))
-        guard = inside(tuple(idxs), x.shape or (), w.place.valid)
-        w.guards = (guard,)
-        if guard is not FALSE:
-            w.srcs.append(self.want(w.kernel, x, under(Place(tuple(idxs), w.place.valid), guard)))
+        w.srcs = [self.want(w.kernel, s, w.place) for s in index]
+        idxs = tuple([v if v.dtype is dtypes.index else UOp(Op.CAST, dtypes.index, (v,)) for v in map(self.hole, w.srcs)])
+        guard = inside(idxs, x.shape or (), w.place.valid)
+        self.guard(w, x, under(Place(idxs, w.place.valid), guard), guard)
 
     def hole(self, w: Want) -> UOp:
         """A load from nowhere that varies as the wanted value does."""
@@ -188,7 +193,8 @@ class Fusion:
         return self.hole_of[w]
 
 
-def kind(f: Facts) -> tuple[bool, float]:
+def outline(f: Facts) -> tuple[bool, float]:
+    """What of the facts decides."""
     return f.terms > 0, min(f.cost, VERY_DEAR)
 
 

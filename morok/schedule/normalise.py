@@ -1,4 +1,4 @@
-"""A kernel in normal form: neighbouring axes merged, ranges numbered by the tensor axis that they walk, parameters in order. Equal kernels become one node."""
+"""A kernel in normal form: axes merged, ranges numbered by the tensor axis that they walk, parameters in order. Equal kernels become one node."""
 from __future__ import annotations
 
 import itertools
@@ -44,7 +44,7 @@ def closes_from(u: UOp) -> int:
 
 
 def resolve(ast: UOp) -> UOp:
-    """Guards of loads decided where limits allow, and indices simplified by what the guards say."""
+    """Guards of loads decided where limits allow, indices simplified by what the guards say, MAX and MIN only over loops that matter."""
     new: dict[UOp, UOp] = {}
     for u in ast.toposort():
         src = tuple(new[s] for s in u.src)
@@ -57,8 +57,9 @@ def resolve(ast: UOp) -> UOp:
                 v = v.src[0].index(simplify_index(v.src[1], valid), valid if split_and(valid) else None)
         elif v.op is Op.LOAD and v.src[0].src[2:] == (FALSE,):
             v = v.const_like(0)
-        elif v.op is Op.REDUCE and v.src[0].op is Op.CONST and v.arg in (Op.MAX, Op.MIN):
-            v = v.src[0]
+        elif v.op is Op.REDUCE and v.arg in (Op.MAX, Op.MIN):
+            loops = tuple(r for r in v.src[1:] if r in v.src[0].free)
+            v = UOp(Op.REDUCE, v.dtype, (v.src[0], *loops), v.arg) if loops else v.src[0]
         new[u] = v
     return simplify(new[ast])
 
@@ -121,7 +122,7 @@ def number_axes(ast: UOp, outputs: tuple[UOp, ...]) -> dict[UOp, UOp]:
     level = levels(topo)
     used = {u for u in topo if u.op is Op.RANGE}
     scanned = {u.src[1] for u in topo if u.op is Op.SCAN}
-    inner = sorted((r for r in used if r in level), key=lambda r: r.arg.id)
+    inner = sorted((r for r in used if r in level), key=lambda r: r.arg)
     outs = [r for r in outputs if r in used]
     depth = {r: sum(r in u.free for u in topo if u.op is Op.REDUCE) for r in used}
     groups = same_axis(topo, [*outs, *inner])

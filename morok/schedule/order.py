@@ -29,17 +29,16 @@ class Step:
 def group_kernels(kernels: list[Kernel]) -> list[Step]:
     """Independent kernels over the same loops that share an input become one with several outputs."""
     steps: list[Step] = []
-    alike: dict[tuple[int, tuple[int, ...] | None], list[Step]] = {}
+    latest: dict[tuple[int, tuple[int, ...] | None, UOp], Step] = {}
     for k in kernels:
-        if k.root.node is k.target:
-            same = alike.setdefault((k.level, k.target.shape), [])
-            if (found := next((s for s in same if fits(k, s.kernels)), None)) is not None:
-                found.kernels.append(k)
-                continue
-            same.append(Step([k]))
-            steps.append(same[-1])
-        else:                                                   # a region of a CAT
-            steps.append(Step([k]))
+        whole = k.root.node is k.target                         # and no region of a CAT
+        keys = [(k.level, k.target.shape, i) for i in k.inputs] if whole else []
+        found = next((latest[key] for key in keys if key in latest and fits(k, latest[key].kernels)), None)
+        if found is None:
+            steps.append(found := Step([k]))
+        else:
+            found.kernels.append(k)
+        latest.update(dict.fromkeys(keys, found))
     return steps
 
 
@@ -52,9 +51,7 @@ def fits(k: Kernel, group: list[Kernel]) -> bool:
         return False
     if any(reductions(q) != reductions(k) or any(is_product(w.node.src[0]) for w in q.owner.values()) for q in both):
         return False
-    if any(overwrites(a, b) for a in both for b in both if a is not b):
-        return False
-    return any(i in q.inputs for q in group for i in k.inputs)
+    return not any(overwrites(a, b) for a in both for b in both if a is not b)
 
 
 def reductions(k: Kernel) -> set[tuple[tuple[int, ...], frozenset[UOp]]]:

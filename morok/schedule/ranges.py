@@ -65,12 +65,10 @@ def inside(idxs: tuple[UOp, ...], sizes: tuple[int | None, ...], valid: UOp | No
 
 
 def under(place: Place, guard: UOp | None) -> Place:
-    """The place with one more condition; indices are simplified by what it says."""
-    if guard is None:
+    """The place with one more condition; indices are simplified by what it says. Under FALSE there is no place, and what is returned is not used."""
+    if guard is None or guard is FALSE:
         return place
     valid = guard if place.valid is None else join_and([*split_and(place.valid), *split_and(guard)])
-    if FALSE in (place.valid, guard):
-        return Place(tuple(const(0) for _ in place.idxs), FALSE)
     return Place(tuple(simplify_under(i, valid) if i.src else i for i in place.idxs), valid)
 
 

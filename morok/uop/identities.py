@@ -65,7 +65,7 @@ def minus_positive_zero(x: UOp, c: UOp) -> UOp | None:
 
 _x, _y, _z, _c, _d = Pat.var("x"), Pat.var("y"), Pat.var("z"), Pat.const("c"), Pat.const("d")
 _int, _bool, _float, _exact = (Pat.var("x", kind) for kind in (is_int, is_bool, is_float, is_exact))
-_true, _false = Pat.const(value=True), Pat.const(value=False)
+_true, _false = (Pat.const(value=v).typed(is_bool) for v in (True, False))      # typed: 1 == True in Python
 
 integer_rules = Rules([
     (_int + 0, lambda x: x),
@@ -141,7 +141,7 @@ common_rules = Rules([
     (_y.where(_x, _x), lambda x, y: x),
     (_bool.where(_true, _false), lambda x: x),
     (_bool.where(_false, _true), lambda x: ~x),
-    ((~_x).where(_y, _z), lambda x, y, z: x.where(y, z)),
+    ((~_x).where(_y, _z), lambda x, y, z: x.where(z, y)),
     (_x.where(_x.where(_y, _z), Pat.var("w")), lambda x, y, z, w: x.where(y, w)),
     (_x.where(_y, _x.where(_z, Pat.var("w"))), lambda x, y, z, w: x.where(y, w)),
     (Pat.of(Op.CAST, _x, name="u"), lambda u, x: x if u.dtype is x.dtype else None),

@@ -11,6 +11,7 @@ from morok.ops.nn import NNOps
 from morok.uop import Op, UOp
 from morok.uop.interpret import Array, evaluate
 from morok.uop.op import BufferArg
+from morok.uop.spec import verify
 
 numbers = count()
 arrays: dict[UOp, Array] = {}
@@ -35,6 +36,7 @@ class Lazy(NNOps):
         return self._new(UOp(Op.CONTIGUOUS, self.dtype, (self.uop,)))
 
     def numpy(self, wide: bool = False) -> Array:
+        verify("tensor", self.uop)
         return evaluate(self.uop, arrays, wide=wide)
 
 

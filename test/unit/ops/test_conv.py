@@ -22,7 +22,8 @@ def normal(*shape: int) -> Any:
 
 
 CASES = [((2, 3, 8), (4, 3, 3), {}), ((2, 4, 9, 7), (6, 2, 3, 2), {"groups": 2, "stride": (2, 1), "padding": (1, 0)}),
-         ((1, 4, 9, 9), (4, 1, 3, 3), {"groups": 4, "dilation": 2, "stride": 3, "padding": 2}), ((1, 2, 5, 4, 6), (3, 2, 2, 3, 1), {"stride": 2, "padding": 1}),
+         ((1, 4, 9, 9), (4, 1, 3, 3), {"groups": 4, "dilation": 2, "stride": 3, "padding": 2}),
+         ((1, 2, 5, 4, 6), (3, 2, 2, 3, 1), {"stride": 2, "padding": 1}),
          ((2, 3, 4, 4), (5, 3, 1, 1), {}), ((1, 1, 2, 2), (1, 1, 2, 2), {"stride": 5})]
 
 
@@ -64,8 +65,10 @@ def test_conv_of_halves() -> None:
 
 
 @pytest.mark.parametrize(("shape", "kernel", "options", "match"), [
-    ((1, 3, 8), (4, 2, 3), {}, "groups"), ((1, 4, 8), (3, 2, 3), {"groups": 2}, "groups"), ((1, 3, 2), (4, 3, 3), {}, "fit"), ((3, 8), (4, 3, 3), {}, "axes"),
-    ((1, 3, 8), (4, 3, 3), {"stride": 0}, "stride"), ((1, 3, 8), (4, 3, 3), {"padding": (1, 2, 3)}, "padding"), ((1, 3, 8), (4, 3, 3), {"dilation": (1, 1)}, "dilation")])
+    ((1, 3, 8), (4, 2, 3), {}, "groups"), ((1, 4, 8), (3, 2, 3), {"groups": 2}, "groups"), ((1, 3, 2), (4, 3, 3), {}, "fit"),
+    ((3, 8), (4, 3, 3), {}, "axes"),
+    ((1, 3, 8), (4, 3, 3), {"stride": 0}, "stride"), ((1, 3, 8), (4, 3, 3), {"padding": (1, 2, 3)}, "padding"),
+    ((1, 3, 8), (4, 3, 3), {"dilation": (1, 1)}, "dilation")])
 def test_conv_errors(shape: tuple[int, ...], kernel: tuple[int, ...], options: dict[str, Any], match: str) -> None:
     with pytest.raises(ShapeError, match=match):
         Lazy(normal(*shape)).conv2d(Lazy(normal(*kernel)), **options)

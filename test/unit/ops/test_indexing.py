@@ -18,14 +18,20 @@ X = Lazy(A)
 I2, I3 = np.array([2, 0]), np.array([[1, -1, 0], [2, 3, -4]])
 
 BASIC: list[Any] = [
-    0, -1, (1, 2, 3), (0, -1), slice(None), slice(1, None), slice(None, None, -1), (slice(None), slice(None, None, 2)), (slice(2, 0, -1), 1), (..., 2), (1, ..., 2),
-    (..., slice(3, 0, -2)), None, (None, 1, None), (slice(None), None, ..., None), (slice(5, 1),), slice(-2, None), (slice(0, -1), 0, slice(-3, -1)), (...,), (),
+    0, -1, (1, 2, 3), (0, -1), slice(None), slice(1, None), slice(None, None, -1), (slice(None), slice(None, None, 2)),
+    (slice(2, 0, -1), 1), (..., 2), (1, ..., 2),
+    (..., slice(3, 0, -2)), None, (None, 1, None), (slice(None), None, ..., None), (slice(5, 1),), slice(-2, None),
+    (slice(0, -1), 0, slice(-3, -1)), (...,), (),
     (slice(None, None, 7),), (0, slice(100), slice(-100, 2)), np.int64(1)]
 ADVANCED: list[Any] = [
-    [0, 2], I2, (slice(None), I3), (I2, I2), (I2, slice(None), I2), (0, slice(None), I2), (slice(None), 0, I2), (I2, 1), (slice(None), I2, I2), (..., I2), (None, I2),
-    (I2, None, I2), (slice(None), None, I2), (slice(None, None, -1), I2, slice(1, 3)), (I2[:, None], I2), (slice(1, 2), I3, slice(None, None, 2)), ([True, False, True],),
-    (slice(None), [True, False, True, True], 0), np.nonzero(A % 7 == 0), (0, I2, None, I2), (I3 % 3, slice(None), I3), [1], (slice(None), [0]), [[0], [1]],
-    (slice(None), np.zeros((2, 0), np.int64)), np.array(1), (np.array(1), slice(None), I2), A > 20, (0, A[0] > 3), (..., [False, True, False, True, True])]
+    [0, 2], I2, (slice(None), I3), (I2, I2), (I2, slice(None), I2), (0, slice(None), I2), (slice(None), 0, I2), (I2, 1),
+    (slice(None), I2, I2), (..., I2), (None, I2),
+    (I2, None, I2), (slice(None), None, I2), (slice(None, None, -1), I2, slice(1, 3)), (I2[:, None], I2),
+    (slice(1, 2), I3, slice(None, None, 2)), ([True, False, True],),
+    (slice(None), [True, False, True, True], 0), np.nonzero(A % 7 == 0), (0, I2, None, I2),
+    (I3 % 3, slice(None), I3), [1], (slice(None), [0]), [[0], [1]],
+    (slice(None), np.zeros((2, 0), np.int64)), np.array(1), (np.array(1), slice(None), I2), A > 20, (0, A[0] > 3),
+    (..., [False, True, False, True, True])]
 
 
 @pytest.mark.parametrize("index", BASIC + ADVANCED, ids=repr)
@@ -92,10 +98,14 @@ def test_gather_negative_and_outside() -> None:
 
 
 @pytest.mark.parametrize(("index", "error", "match"), [
-    (3, IndexingError, "index 3 .*axis 0 of size 3"), ((0, -5), IndexingError, "index -5 .*axis 1 of size 4"), ((0, 0, 0, 0), IndexingError, "too many"),
-    ((..., 0, ...), IndexingError, "Ellipsis"), ("a", IndexingError, "str"), (1.5, IndexingError, "float"), (slice(None, None, 0), IndexingError, "step"),
-    (slice(0.5), IndexingError, "slice"), (True, IndexingError, "bool"), (Lazy([0.0, 1.0]), DTypeError, "float32"), ([True, False], IndexingError, "mask"),
-    (([0, 1], [0, 1, 2]), ShapeError, "broadcast"), (slice(Lazy([1]), None), IndexingError, "slice"), ((slice(None), [4]), IndexingError, "index 4 .*axis 1 of size 4")])
+    (3, IndexingError, "index 3 .*axis 0 of size 3"), ((0, -5), IndexingError, "index -5 .*axis 1 of size 4"),
+    ((0, 0, 0, 0), IndexingError, "too many"),
+    ((..., 0, ...), IndexingError, "Ellipsis"), ("a", IndexingError, "str"), (1.5, IndexingError, "float"),
+    (slice(None, None, 0), IndexingError, "step"),
+    (slice(0.5), IndexingError, "slice"), (True, IndexingError, "bool"), (Lazy([0.0, 1.0]), DTypeError, "float32"),
+    ([True, False], IndexingError, "mask"),
+    (([0, 1], [0, 1, 2]), ShapeError, "broadcast"), (slice(Lazy([1]), None), IndexingError, "slice"),
+    ((slice(None), [4]), IndexingError, "index 4 .*axis 1 of size 4")])
 def test_index_errors(index: Any, error: type[Exception], match: str) -> None:
     with pytest.raises(error, match=match):
         X[index]
@@ -211,3 +221,52 @@ def test_masked() -> None:
         X.masked_fill(Lazy([1.0]), 0)
     with pytest.raises(IndexingError):
         X.masked_select((X > 7).lazy())
+
+
+def random_index(rng: np.random.Generator, shape: tuple[int, ...]) -> tuple[Any, ...]:
+    """Integers, slices, Nones, one Ellipsis, masks and integer arrays that broadcast, in any order."""
+    out: list[Any] = []
+    block, axis, dots = tuple(rng.choice([1, 2, 3], rng.integers(0, 3))), 0, False
+    while axis < len(shape) and rng.random() < 0.85:
+        n, kind = shape[axis], rng.integers(0, 8)
+        if kind == 0:
+            out.append(None)
+            continue
+        if kind == 1 and not dots:
+            dots = True
+            out.append(Ellipsis)
+            axis += int(rng.integers(0, len(shape) - axis + 1))
+            continue
+        if kind in (2, 3) and n:
+            out.append(int(rng.integers(-n, n)))
+        elif kind in (4, 5):
+            bounds = [None if rng.random() < 0.4 else int(rng.integers(-n - 1, n + 2)) for _ in range(2)]
+            out.append(slice(*bounds, int(rng.choice([1, 2, 3, -1, -2]))))
+        elif kind == 6 and n:
+            out.append(rng.integers(-n, n, tuple(int(rng.choice([1, m])) for m in block)))
+        elif kind == 7 and n:
+            out.append(rng.random(n) < 0.5)
+        else:
+            out.append(slice(None))
+        axis += 1
+    return tuple(out)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_indices(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    for _ in range(60):
+        shape = tuple(int(n) for n in rng.choice([0, 1, 2, 3, 5], rng.integers(0, 5), p=[.05, .2, .25, .3, .2]))
+        a, index = rng.standard_normal(shape).astype(np.float32), random_index(rng, shape)
+        try:
+            want = a[index]
+        except IndexError:                                    # masks that do not broadcast with the other arrays
+            with pytest.raises((IndexingError, ShapeError)):
+                Lazy(a)[index]
+            continue
+        same(Lazy(a)[index], want)
+        ours, theirs = Lazy(a), a.copy()
+        value = rng.standard_normal(want.shape[int(rng.integers(0, want.ndim + 1)):]).astype(np.float32)
+        ours[index] = Lazy(value)
+        theirs[index] = value
+        same(ours, theirs)

@@ -19,7 +19,8 @@ def normal(*shape: int) -> Any:
 
 
 @pytest.mark.parametrize(("a", "b"), [((3, 4), (4, 5)), ((4,), (4,)), ((3, 4), (4,)), ((4,), (4, 5)), ((2, 3, 4), (4, 5)), ((3, 4), (2, 4, 5)),
-                                      ((2, 1, 3, 4), (6, 4, 5)), ((4,), (2, 4, 5)), ((2, 3, 4), (4,)), ((1, 4), (4, 1)), ((3, 0), (0, 2)), ((0, 3), (3, 2))])
+                                      ((2, 1, 3, 4), (6, 4, 5)), ((4,), (2, 4, 5)), ((2, 3, 4), (4,)), ((1, 4), (4, 1)), ((3, 0), (0, 2)),
+                                      ((0, 3), (3, 2))])
 def test_shapes(a: tuple[int, ...], b: tuple[int, ...]) -> None:
     x, y = normal(*a), normal(*b)
     want = x.astype(np.float64) @ y.astype(np.float64)
@@ -91,8 +92,10 @@ def test_einsum_with_repeats() -> None:
 
 
 @pytest.mark.parametrize(("formula", "shapes"), [
-    ("ij,jk", [(2, 3), (3, 4)]), ("bij,bjk->bik", [(2, 3, 4), (2, 4, 5)]), ("ij,jk,kl->il", [(2, 3), (3, 4), (4, 5)]), ("ij,jk,kl->ljki", [(2, 3), (3, 4), (4, 5)]),
-    ("ba", [(2, 3)]), ("iii->i", [(3, 3, 3)]), ("...i,...i->...", [(2, 3), (4, 1, 3)]), ("i...", [(2, 3, 4)]), ("a,a,a", [(4,), (4,), (4,)]), (",i->i", [(), (3,)]),
+    ("ij,jk", [(2, 3), (3, 4)]), ("bij,bjk->bik", [(2, 3, 4), (2, 4, 5)]), ("ij,jk,kl->il", [(2, 3), (3, 4), (4, 5)]),
+    ("ij,jk,kl->ljki", [(2, 3), (3, 4), (4, 5)]),
+    ("ba", [(2, 3)]), ("iii->i", [(3, 3, 3)]), ("...i,...i->...", [(2, 3), (4, 1, 3)]), ("i...", [(2, 3, 4)]), ("a,a,a", [(4,), (4,),
+    (4,)]), (",i->i", [(), (3,)]),
     (" i j , j -> i ", [(2, 3), (3,)]), ("bhid,bhjd->bhij", [(2, 1, 3, 4), (2, 5, 3, 4)]), ("ijk->kij", [(2, 3, 4)])])
 def test_einsum(formula: str, shapes: list[tuple[int, ...]]) -> None:
     xs = [normal(*s) for s in shapes]
@@ -100,7 +103,8 @@ def test_einsum(formula: str, shapes: list[tuple[int, ...]]) -> None:
 
 
 @pytest.mark.parametrize(("formula", "shapes", "match"), [
-    ("ij,jk->ik", [(2, 3)], "2 operands"), ("ij,jk->ik", [(2, 3), (4, 5)], "'j' has size 3 and 4"), ("ij->ik", [(2, 3)], "'k'"), ("ij->ii", [(2, 3)], "'i'"),
+    ("ij,jk->ik", [(2, 3)], "2 operands"), ("ij,jk->ik", [(2, 3), (4, 5)], "'j' has size 3 and 4"), ("ij->ik", [(2, 3)], "'k'"),
+    ("ij->ii", [(2, 3)], "'i'"),
     ("i", [(2, 3)], "has 2"), ("ii", [(2, 3)], "'i'"), ("i1", [(2, 3)], "letters"), ("ij", [], "at least one")])
 def test_einsum_errors(formula: str, shapes: list[tuple[int, ...]], match: str) -> None:
     with pytest.raises(ShapeError, match=match):

@@ -63,7 +63,8 @@ def test_attention(options: dict[str, Any]) -> None:
     q, k, v = normal(2, 3, 5, 8), normal(2, 3, 6, 8), normal(2, 3, 6, 4)
     kind = options.pop("mask", None)
     mask = {None: None, "bool": np.tri(5, 6, 0, bool), "float": normal(5, 6)}[kind]
-    want = F.scaled_dot_product_attention(wide(q), wide(k), wide(v), None if mask is None else torch.tensor(mask) if kind == "bool" else wide(mask), **options)
+    want = F.scaled_dot_product_attention(wide(q), wide(k), wide(v),
+    None if mask is None else torch.tensor(mask) if kind == "bool" else wide(mask), **options)
     got = Lazy(q).scaled_dot_product_attention(Lazy(k), Lazy(v), None if mask is None else Lazy(mask), **options)
     same(got, want.numpy(), dtypes.float32, 1e-5)
 
