@@ -53,7 +53,7 @@ class Tensor(NNOps, LinalgOps, IndexingOps, RandomOps):
 
     def realize_with(self, config: PrepareConfig | None, *others: "Tensor") -> Self:
         """`realize` under a config, which says how kernels are optimized."""
-        tensors = [self, *others]
+        tensors: list[Tensor] = [self, *others]
         for t, done in zip(tensors, realize([t.uop for t in tensors], config), strict=True):
             t.uop = done
         return self
@@ -76,7 +76,8 @@ class Tensor(NNOps, LinalgOps, IndexingOps, RandomOps):
 
     def data(self) -> memoryview:
         """The values as a read-only memoryview of this shape."""
-        return memoryview(self.numpy()).toreadonly()
+        out: Any = self.numpy()
+        return memoryview(out).toreadonly()
 
     def item(self) -> Any:
         """The one element as a Python number. ShapeError if there are more or none."""

@@ -28,6 +28,11 @@ def scalar_type(dt: DType) -> str:
     return f"i{dt.bits}"
 
 
+def computed_in(dt: DType) -> DType:
+    """The type that values of `dt` have in registers."""
+    return dtypes.float32 if dt in HALF else dt
+
+
 def memory_type(dt: DType) -> str:
     """The type in memory: a bool is a byte, bfloat16 is moved as its bits."""
     if dt.is_bool:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from ..dtype import dtypes
 from ..uop import Op, UOp
-from ..uop.symbolic import linear
+from ..uop.linear import linear
 from .emit import vector
 from .values import INT32, Assign, Linear, Scope, Values
 
@@ -126,11 +126,11 @@ class Masks(Values):
         c0, t = form
         k = t.get(vec, 0) if vec is not None else 0
         const, rest = c0, {}
-        for a, m in t.items():
+        for a, times in t.items():
             if a in assign:
-                const += m * assign[a]
+                const += times * assign[a]
             elif a is not vec:
-                rest[a] = m
+                rest[a] = times
         w, o = self.chunks(vec)[c], self.starts(vec)[c]
         ends = (o * k, (o + (w or 1) - 1) * k)
         lo, hi = self.interval((const, rest), sc, assign)
@@ -140,10 +140,10 @@ class Masks(Values):
             return False
         home = self.place({r for a in rest for r in a.free}, sc)
         key = ("mask", const, tuple(rest.items()), k, o if k else 0, w if k else None)
-        m = home.vals.get(key)
-        if m is None:
-            m = home.vals[key] = self._compare(self.offset((const, rest), home), lo, hi, k, o, w, home)
-        return m                                                # type: ignore[no-any-return]
+        found: Mask | None = home.vals.get(key)
+        if found is None:
+            found = home.vals[key] = self._compare(self.offset((const, rest), home), lo, hi, k, o, w, home)
+        return found
 
     def _compare(self, base: str, lo: int, hi: int, k: int, o: int, w: int | None, home: Scope) -> Mask:
         """base + k * lane < 0."""

@@ -1,11 +1,12 @@
 """Addresses, loads and stores of whole registers."""
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any
 
 from ..dtype import DType
 from ..uop import Op, UOp
-from ..uop.symbolic import linear
+from ..uop.linear import linear
 from .emit import literal, mangle, memory_type, reg_type, scalar_type, vector
 from .masks import Mask, Masks
 from .values import Assign, Lanes, Linear, Scope, Val, assigns, sorted_lanes
@@ -47,7 +48,7 @@ class Memory(Masks):
         q = sc.vals.get(key)
         if q is None:
             q = sc.vals[key] = self.line(sc.lines, f"getelementptr {memory_type(dt)}, ptr {p}, i64 {off}", "a")
-        return q                                                # type: ignore[no-any-return]
+        return q
 
     def split(self, lin: Linear) -> tuple[dict[UOp, int], dict[UOp, int], dict[UOp, int]]:
         """The terms of an index: the same for all lanes; lane RANGEs; values that differ between lanes."""
@@ -102,7 +103,7 @@ class Memory(Masks):
             return self._gather(dt, p, off + step * o, step, scattered, assign, c, along, m, sc)
         if w is None or step == 1:
             return self.read(self.at(p, off + o * step, dt, sc), dt, w, m, sc)
-        if step == -1 and (m is True or m.lanes is None):       # type: ignore[union-attr]
+        if step == -1 and (m is True or m.lanes is None):
             r, t = self.read(self.at(p, off - o - w + 1, dt, sc), dt, w, m, sc), reg_type(dt, w)
             return self.line(sc.lines, f"shufflevector {t} {r}, {t} poison, <{w} x i32> <{', '.join(f'i32 {w - 1 - i}' for i in range(w))}>")
         if step == 0:
@@ -185,7 +186,7 @@ class Memory(Masks):
                     scattered[a] = k
                 else:
                     q = self.element(q, dt, self.get(a, sc, vec), assign, k, sc)
-            for c, w in enumerate(self.chunks(vec)):
+            for c in range(len(self.chunks(vec))):
                 m = True if valid is None else self.mask(valid, assign, c, vec, sc)
                 if m is not False:
                     step = steps.get(vec, 0) if vec is not None else 0
@@ -206,5 +207,5 @@ class Memory(Masks):
             e = r if w is None else out(f"extractelement {reg_type(dt, w)} {r}, i32 {j}")
             self.write(q, dt, None, self.bit(m, j, sc), e, sc)
 
-    def phase(self, u: UOp, sc: Scope) -> Scope:
-        raise NotImplementedError
+    @abstractmethod
+    def phase(self, u: UOp, sc: Scope) -> Scope: ...

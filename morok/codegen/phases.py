@@ -7,7 +7,7 @@ from typing import Any
 from ..errors import IRError
 from ..helpers import ceildiv, prod
 from ..uop import AxisKind, Op, UOp, identity, loop_key, toposort
-from .emit import literal, reg_type, vector
+from .emit import computed_in, literal, reg_type, vector
 from .masks import half_spaces
 from .memory import Memory
 from .values import Linear, Scope, Val, assigns, sorted_lanes
@@ -267,7 +267,7 @@ class Phases(Memory):
         for g, acc in accs.items():
             if g not in self.buffers:
                 n = prod(r.arg.extent for r in local) * sum(w or 1 for _, _, w, _ in self.each(acc))
-                self.buffers[g] = self.allocate(n * g.dtype.itemsize)
+                self.buffers[g] = self.allocate(n * computed_in(g.dtype).itemsize)
 
         def start(s: Scope) -> None:
             for g, acc in accs.items():
@@ -284,15 +284,15 @@ class Phases(Memory):
     def _copy_accumulators(self, accs: dict[UOp, Val], local: list[UOp], s: Scope, save: bool) -> None:
         for g, acc in accs.items():
             per = sum(w or 1 for _, _, w, _ in self.each(acc))
-            terms, step = {}, per
-            for r in reversed(local):
-                terms[r] = step
-                step *= r.arg.extent
-            p, n = self.address(self.buffers[g], g.dtype, terms, s), 0
+            terms, step, dt = {}, per, computed_in(g.dtype)
+            for loop in reversed(local):
+                terms[loop] = step
+                step *= loop.arg.extent
+            p, n = self.address(self.buffers[g], dt, terms, s), 0
             for _, _, w, r in self.each(acc):
-                ty, q = reg_type(g.dtype, w), self.at(p, n, g.dtype, s)
+                ty, q = reg_type(dt, w), self.at(p, n, dt, s)
                 src, dst = (r, q) if save else (q, r)
-                s.lines.append(f"  store {ty} {self.line(s.lines, f'load {ty}, ptr {src}, align {g.dtype.itemsize}')}, ptr {dst}, align {g.dtype.itemsize}")
+                s.lines.append(f"  store {ty} {self.line(s.lines, f'load {ty}, ptr {src}, align {dt.itemsize}')}, ptr {dst}, align {dt.itemsize}")
                 n += w or 1
 
     def _finish(self, g: UOp, acc: Val, s: Scope) -> Val:
@@ -330,7 +330,7 @@ class Phases(Memory):
             a, b = (out(f"shufflevector {t} {r}, {t} poison, <{h} x i32> <{', '.join(f'i32 {i + o}' for i in range(h))}>") for o in (0, h))
             r, w = self.combine(g, h, a, b, s), h
         t = reg_type(g.dtype, w)
-        elems = [out(f"extractelement {t} {r}, i32 {i}") for i in range(w)]
+        elems = [str(out(f"extractelement {t} {r}, i32 {i}")) for i in range(w)]
         x = elems[0]
         for y in elems[1:]:
             x = self.combine(g, None, x, y, s)
@@ -379,7 +379,7 @@ class Phases(Memory):
             for row in found.values():
                 for w, r in zip(widths, row):
                     home.lines.append(f"  store {reg_type(u.dtype, w)} {literal(zero, u.dtype, w)}, ptr {r}")
-        return found                                            # type: ignore[no-any-return]
+        return found
 
     def _prefix(self, u: UOp, r: str, w: int, carry: str, s: Scope) -> tuple[str, str]:
         """Prefix inside one register by shifting 1, 2, 4, ... lanes; the carry joins last, so that it waits for one op only."""

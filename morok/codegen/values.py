@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import itertools
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ from ..dtype import DType, dtypes
 from ..errors import IRError
 from ..uop import GroupOp, Op, UOp, loop_key
 from ..uop.bounds import bounds
-from ..uop.symbolic import linear
+from ..uop.linear import linear
 from .emit import Emitter, literal, reg_type, scalar_type, vector
 
 Lanes = tuple[UOp, ...]
@@ -51,7 +52,7 @@ def sorted_lanes(ranges: Any) -> Lanes:
     return tuple(sorted((r for r in ranges if r.arg.kind.is_lane), key=loop_key))
 
 
-class Values(Emitter):
+class Values(Emitter, ABC):
     """Computes nodes: each in the outermost open scope that its free ranges allow, once."""
 
     def __init__(self, width: int) -> None:
@@ -193,7 +194,7 @@ class Values(Emitter):
             t = vector(ty, w)
             a = self.line(sc.lines, f"insertelement {t} poison, {ty} {r}, i32 0")
             s = sc.vals[key] = self.line(sc.lines, f"shufflevector {t} {a}, {t} poison, <{w} x i32> zeroinitializer")
-        return s                                                # type: ignore[no-any-return]
+        return s
 
     def _alu(self, u: UOp, sc: Scope, vec: UOp | None) -> Val:
         guard = u.op is Op.WHERE and self.is_guard(u.src[0])
@@ -217,7 +218,7 @@ class Values(Emitter):
 
     def choose(self, out: Any, m: tuple[str, int | None], w: int | None, dt: DType, x: str, y: str) -> str:
         t = reg_type(dt, w)
-        return out(f"select {vector('i1', m[1])} {m[0]}, {t} {x}, {t} {y}")   # type: ignore[no-any-return]
+        return str(out(f"select {vector('i1', m[1])} {m[0]}, {t} {x}, {t} {y}"))
 
     def _cast_index(self, u: UOp, sc: Scope, vec: UOp | None) -> Val:
         """A position as a number: the loop part once as a scalar, the lanes as constants."""
@@ -338,20 +339,20 @@ class Values(Emitter):
         return rows
 
     # ---- provided by the subclasses -----------------------------------------------------------------
-    def load(self, u: UOp, sc: Scope, vec: UOp | None) -> Val:
-        raise NotImplementedError
+    @abstractmethod
+    def load(self, u: UOp, sc: Scope, vec: UOp | None) -> Val: ...
 
-    def scan(self, u: UOp, sc: Scope, vec: UOp | None) -> Val:
-        raise NotImplementedError
+    @abstractmethod
+    def scan(self, u: UOp, sc: Scope, vec: UOp | None) -> Val: ...
 
-    def reduce_value(self, u: UOp, sc: Scope) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def reduce_value(self, u: UOp, sc: Scope) -> None: ...
 
-    def is_guard(self, cond: UOp) -> bool:
-        raise NotImplementedError
+    @abstractmethod
+    def is_guard(self, cond: UOp) -> bool: ...
 
-    def mask_needs(self, cond: UOp) -> Sequence[UOp]:
-        raise NotImplementedError
+    @abstractmethod
+    def mask_needs(self, cond: UOp) -> Sequence[UOp]: ...
 
-    def mask(self, cond: UOp, assign: Assign, c: int, vec: UOp | None, sc: Scope) -> Any:
-        raise NotImplementedError
+    @abstractmethod
+    def mask(self, cond: UOp, assign: Assign, c: int, vec: UOp | None, sc: Scope) -> Any: ...

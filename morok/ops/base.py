@@ -97,7 +97,7 @@ class TensorBase:
     def _lift(self, x: Any, dtype: DType | None = None) -> Self:
         """A Python number, a list, an array or a tensor as a tensor; a number takes a dtype that leaves this tensor's alone where it can."""
         if isinstance(x, TensorBase):
-            return x if dtype is None else x.cast(dtype)        # type: ignore[attr-defined, no-any-return, return-value]
+            return x if dtype is None else x.cast(dtype)        # type: ignore[attr-defined, return-value]
         if isinstance(x, (bool, int, float, np.bool_, np.integer, np.floating)):
             value = x.item() if isinstance(x, np.generic) else x
             return self._constant(value, dtype or self._scalar_dtype(value))

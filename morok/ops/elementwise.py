@@ -103,7 +103,7 @@ class ElementwiseOps(TensorBase):
         if rounding_mode == "floor" or a.dtype.is_unsigned:
             return a._binary(Op.IDIV, b)
         q = a._binary(Op.IDIV, b)                               # floor, then one up where signs differ and there is a remainder
-        inexact = (a._binary(Op.MOD, b) != 0).logical_and((a < 0).ne(b < 0))
+        inexact = a._binary(Op.MOD, b).ne(0).logical_and((a < 0).ne(b < 0))
         return inexact._pick(q._binary(Op.ADD, 1), q)
 
     def idiv(self, x: Any, reverse: Any = False) -> Self:
@@ -149,7 +149,7 @@ class ElementwiseOps(TensorBase):
         root = (self + 0.0)._unary(Op.SQRT)
         return self.eq(-math.inf)._pick(self._constant(math.inf, self.dtype)._broadcast_to(self.shape), root)
 
-    def _int_power(self, n: int) -> Self:  # type: ignore[valid-type]
+    def _int_power(self, n: Any) -> Self:
         if n < 0:
             if self.dtype.is_int or self.dtype.is_bool:
                 raise DTypeError(f"an integer tensor ({self.dtype.name}) to the negative power {n} is no integer; cast to float first")
@@ -221,7 +221,7 @@ class ElementwiseOps(TensorBase):
 
     def lerp(self, end: Any, weight: Any) -> Self:
         """self + (end - self) * weight."""
-        return self + (self._lift(end) - self) * weight
+        return self.add(self._lift(end).sub(self).mul(weight))
 
     # ---- comparison and logic ---------------------------------------------------------------------------------------------
     def eq(self, x: Any) -> Self:
@@ -439,7 +439,7 @@ class ElementwiseOps(TensorBase):
     def softplus(self, beta: Any = 1.0) -> Self:
         """log(1 + exp(beta * self)) / beta, without overflow."""
         x = self._float_input() * beta
-        return (x.maximum(0) + (-x.abs()).exp().log1p()) * (1 / beta)
+        return x.maximum(0).add((-x.abs()).exp().log1p()).mul(1 / beta)
 
     def softsign(self) -> Self:
         """self / (1 + |self|)."""

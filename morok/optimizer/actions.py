@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from ..dtype import dtypes
 from ..errors import OptError
@@ -41,7 +42,7 @@ def parse_opts(text: str) -> list[Opt]:
 def _parse_one(name: str, args: str) -> Opt:
     if name not in NAMES:
         raise OptError(f"unknown action {name!r}; actions are: {', '.join(sorted(NAMES))}")
-    values: list[int | bool] = [int(a) for a in args.split(",") if a.strip()]
+    values: list[Any] = [int(a) for a in args.split(",") if a.strip()]
     if name in ("UPCAST", "UNROLL") and len(values) == 3:
         values[2] = bool(values[2])
     try:
@@ -234,5 +235,5 @@ def _row_major(rs: list[UOp]) -> UOp:
     return const(0) if idx is None else idx
 
 
-_ACTIONS: dict[type[Opt], Callable[[UOp, Opt], UOp]] = {       # type: ignore[assignment]
-    Upcast: upcast, Unroll: unroll, Chain: chain, Local: local, Thread: thread, Swap: swap, Padto: padto, Stage: stage}    # type: ignore[dict-item]
+_ACTIONS: dict[type[Opt], Callable[[UOp, Any], UOp]] = {
+    Upcast: upcast, Unroll: unroll, Chain: chain, Local: local, Thread: thread, Swap: swap, Padto: padto, Stage: stage}

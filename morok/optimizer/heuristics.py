@@ -11,7 +11,7 @@ from ..target import Target
 from ..uop import AxisKind, GroupOp, Op, UOp
 from ..uop.lanes import lane_width
 from .actions import apply_opt
-from .kernel import Access, Kernel, access
+from .kernel import Access, Kernel, access, closed
 
 THREAD_WORK = 200_000            # simple operations from which a second core pays for waking it
 TAPS = 32                        # reductions up to this length are written out
@@ -52,11 +52,6 @@ def hand_coded(ast: UOp, target: Target) -> list[Opt]:
         if rule(s):
             break
     threads(s)
-    return order(s)
-
-
-def order(s: Schedule) -> list[Opt]:
-    """The actions as they were taken; STAGE, which comes last, has been kept back until now."""
     return s.opts
 
 
@@ -306,7 +301,9 @@ def threads(s: Schedule) -> None:
     k = Kernel(s.ast)
     if n < 2 or work(s.raw) < THREAD_WORK or any(r.arg.kind is AxisKind.THREAD for r in k.ranges):
         return
-    once = [u.free for u in (*k.reduces, *k.stages) if not u.free & {r for v in (*k.reduces, *k.stages) for r in (v.src[1:] if v.op is Op.REDUCE else v.src[2:])}]
+    phases = (*k.reduces, *k.stages)
+    inner = {r for u in phases for r in closed(u)}
+    once = [u.free for u in phases if not u.free & inner]
     loops = [r for r in k.outputs if r.arg.kind is AxisKind.LOOP and all(r in f for f in once) and all(r in st.free for st in s.ast.src)]
     if not loops:
         return

@@ -92,7 +92,8 @@ def access(index: UOp) -> Access:
 
 def flops_bytes(ast: UOp) -> tuple[int, int]:
     """Arithmetic operations of a kernel (a product that is summed counts two), and bytes of the memory it touches, each element once."""
-    flops, touched = 0, {}
+    flops = 0
+    touched: dict[UOp, int] = {}
     for u in ast.toposort():
         if u.op in GroupOp.ALU and u.dtype is not dtypes.index and u.op not in (Op.CAST, Op.BITCAST) and not u.dtype.is_bool:
             flops += math.prod(r.arg.extent for r in u.free)

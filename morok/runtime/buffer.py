@@ -137,9 +137,10 @@ class Buffer:
         """A view of the memory as an array; bfloat16 shows as its bits, uint16. The view keeps the memory alive."""
         if self.size == 0:
             return np.empty(shape, NUMPY[self.dtype])
-        raw = (ctypes.c_char * self.nbytes).from_address(self.address)
-        raw._buffer = self                                      # type: ignore[attr-defined]
-        return np.frombuffer(raw, NUMPY[self.dtype], self.size).reshape(shape)
+        raw: Any = (ctypes.c_char * self.nbytes).from_address(self.address)
+        raw._buffer = self
+        view: np.ndarray[Any, Any] = np.frombuffer(raw, NUMPY[self.dtype], self.size)
+        return view.reshape(shape)
 
     def __del__(self) -> None:
         block = getattr(self, "_block", None)

@@ -1,4 +1,4 @@
-"""Reductions and scans against NumPy and PyTorch, and the public bug reports in this area."""
+"""Reductions and scans against NumPy, and the public bug reports in this area."""
 from __future__ import annotations
 
 import math
@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from lazy_tensor import Lazy, same
 from scipy import special
 
@@ -49,13 +48,14 @@ def test_rowwise(axis: int) -> None:
     same(x.log_softmax(axis), special.log_softmax(a, axis), dtypes.float32, 1e-6)
     same(x.cumsum(axis), np.cumsum(a, axis), dtypes.float32, 1e-6)
     same(x.cumprod(axis), np.cumprod(a, axis), dtypes.float32, 1e-6)
-    same(x.logcumsumexp(axis), torch.logcumsumexp(torch.tensor(a), axis).numpy(), dtypes.float32, 2e-6)
+    same(x.logcumsumexp(axis), np.logaddexp.accumulate(a, axis), dtypes.float32, 2e-6)
     for keepdim in (False, True):
         same(x.argmax(axis, keepdim), np.argmax(a, axis, keepdims=keepdim), dtypes.int64)
         same(x.argmin(axis, keepdim), np.argmin(a, axis, keepdims=keepdim), dtypes.int64)
-    for ours, theirs in ((x.cummax, torch.cummax), (x.cummin, torch.cummin)):
-        for got, want in zip(ours(axis), theirs(torch.tensor(A), axis), strict=True):
-            same(got, want.numpy())
+    for ours, theirs in ((x.cummax, np.maximum), (x.cummin, np.minimum)):
+        values, places = ours(axis)
+        same(values, theirs.accumulate(A, axis), dtypes.float32)
+        np.testing.assert_array_equal(np.take_along_axis(A, places.numpy(), axis), theirs.accumulate(A, axis))
 
 
 def test_softmax_of_other_types() -> None:
@@ -89,7 +89,8 @@ def test_nan_argmax() -> None:
     same(Lazy([INF, -INF]).argmin(), 1)
     same(Lazy([1.0, NAN, 2.0]).max(), NAN)
     same(Lazy([1.0, NAN, 2.0]).min(), NAN)
-    same(Lazy([1.0, NAN, 3.0, 2.0]).cummax()[1], torch.cummax(torch.tensor([1, NAN, 3, 2]), 0)[1].numpy())
+    same(Lazy([1.0, 3.0, 2.0, 3.0, 1.0]).cummax()[1], [0, 1, 1, 3, 3], dtypes.int64)
+    same(Lazy([1.0, NAN, 3.0, NAN, 2.0]).cummax()[1], [0, 1, 1, 3, 3])
 
 
 def test_sums_of_narrow_integers() -> None:
@@ -159,7 +160,7 @@ def test_softmax_extremes() -> None:
 
 def test_log_sums_of_infinities() -> None:
     same(Lazy([[-INF, -INF], [INF, 1], [INF, -INF], [NAN, 1]]).logsumexp(1), [-INF, INF, INF, NAN])
-    same(Lazy([-INF, -INF, 0.0, -INF, 1.0]).logcumsumexp(), torch.logcumsumexp(torch.tensor([-INF, -INF, 0, -INF, 1]), 0).numpy(), None, 1e-6)
+    same(Lazy([-INF, -INF, 0.0, -INF, 1.0]).logcumsumexp(), [-INF, -INF, 0, 0, np.logaddexp(0, 1)], None, 1e-6)
     same(Lazy([-1000.0, 0.0, 1000.0]).logcumsumexp(), [-1000, 0, 1000])
     same(Lazy([1.0, INF, 2.0]).logcumsumexp(), [1, INF, INF])
     same(Lazy([1.0, NAN, 2.0]).logcumsumexp(), [1, NAN, NAN])

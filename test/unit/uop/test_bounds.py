@@ -38,7 +38,7 @@ def test_random_index_expressions(block: int) -> None:
     for seed in range(block * 300, block * 300 + 300):
         r = random.Random(seed)
         rs = random_ranges(r)
-        nodes = [n for n in (random_index(r, rs, 5) + random_bool(r, rs, 3).where(*rs[:1], rs[-1])).toposort()]
+        nodes = (random_index(r, rs, 5) + random_bool(r, rs, 3).where(*rs[:1], rs[-1])).toposort()
         for u, x in zip(nodes, evaluate_scalars(nodes), strict=True):
             lo, hi = bounds(u)
             assert lo <= x.min() and x.max() <= hi, f"seed {seed}: {u.op}"
