@@ -48,7 +48,12 @@ def two_stages(u: UOp) -> UOp:
     inner = tuple(sorted(axis + 1 if a == axis else a + (a > axis) for a in axes))
     partial = UOp(Op.CONTIGUOUS, x.dtype, (UOp(Op.REDUCE_AXES, x.dtype, (cut,), (op, inner)),))
     partial.src[0].line = u.line
-    return UOp(Op.RESHAPE, x.dtype, (UOp(Op.REDUCE_AXES, x.dtype, (partial,), (op, (axis,))),), u.shape)
+    if op is Op.ADD and x.dtype is dtypes.float32:              # few terms, each of many: in float64 they cost nothing and lose nothing
+        total = UOp(Op.REDUCE_AXES, dtypes.float64, (UOp(Op.CAST, dtypes.float64, (partial,)),), (op, (axis,)))
+        total = UOp(Op.CAST, dtypes.float32, (total,))
+    else:
+        total = UOp(Op.REDUCE_AXES, x.dtype, (partial,), (op, (axis,)))
+    return UOp(Op.RESHAPE, x.dtype, (total,), u.shape)
 
 
 def padded(x: UOp, op: Op, axis: int, extra: int) -> UOp:
