@@ -247,7 +247,7 @@ class Phases(Memory):
                 self.get(q, s, acc.vec)
         fused = op is Op.ADD and x.op is Op.MUL and dt.is_float and self.lookup(x, s) is None
         values = [self.get(v, s, acc.vec) for v in (x.src if fused else (x,))]
-        chain = tuple(a for a in sorted_lanes(g.src[0].free) if a not in acc.lanes and a is not acc.vec)
+        chain = tuple(a for a in sorted_lanes(g.src[0].free | set(closes(g))) if a not in acc.lanes and a is not acc.vec)
         out = self.out(s)
         for k, c, w, r in self.each(acc):
             ty, here = reg_type(dt, w), dict(zip(acc.lanes, k))

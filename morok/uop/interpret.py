@@ -67,11 +67,20 @@ def _shift_right(x: Array, y: Array) -> Array:
     return np.where(inside, np.right_shift(x, np.where(inside, y, np.zeros_like(y))), outside)
 
 
+def _maximum(x: Array, y: Array) -> Array:
+    """NaN if either is; of two zeros the first."""
+    return np.where(np.isnan(x) | np.isnan(y), np.nan, np.where(y > x, y, x))
+
+
+def _minimum(x: Array, y: Array) -> Array:
+    return np.where(np.isnan(x) | np.isnan(y), np.nan, np.where(y < x, y, x))
+
+
 FLOATS: dict[Op, Callable[..., Any]] = {
     Op.NEG: np.negative, Op.ABS: np.abs, Op.SQRT: np.sqrt, Op.EXP: np.exp, Op.EXP2: np.exp2, Op.LOG: np.log, Op.LOG2: np.log2, Op.SIN: np.sin,
     Op.COS: np.cos, Op.TAN: np.tan, Op.TANH: np.tanh, Op.ERF: _erf, Op.FLOOR: np.floor, Op.CEIL: np.ceil, Op.TRUNC: np.trunc, Op.RINT: np.rint,
-    Op.ADD: np.add, Op.SUB: np.subtract, Op.MUL: np.multiply, Op.DIV: np.divide, Op.MOD: np.mod, Op.POW: np.power, Op.MAX: np.maximum,
-    Op.MIN: np.minimum}
+    Op.ADD: np.add, Op.SUB: np.subtract, Op.MUL: np.multiply, Op.DIV: np.divide, Op.MOD: np.mod, Op.POW: np.power, Op.MAX: _maximum,
+    Op.MIN: _minimum}
 INTEGERS: dict[Op, Callable[..., Any]] = {
     Op.NEG: np.negative, Op.ABS: np.abs, Op.NOT: np.invert, Op.ADD: np.add, Op.SUB: np.subtract, Op.MUL: np.multiply, Op.IDIV: _floor_divide,
     Op.MOD: _remainder, Op.MAX: np.maximum, Op.MIN: np.minimum, Op.AND: np.bitwise_and, Op.OR: np.bitwise_or, Op.XOR: np.bitwise_xor,
@@ -167,9 +176,16 @@ _exact_fma = np.vectorize(_exact_fma_one, otypes=[np.float64])
 
 # ---- reductions --------------------------------------------------------------------------------------------------------
 
+def _reducing(op: Op, dt: DType) -> Any:
+    """The ufunc of a reduction."""
+    if dt.is_bool:
+        return np.logical_or if op in (Op.ADD, Op.MAX) else np.logical_and
+    return {Op.ADD: np.add, Op.MUL: np.multiply, Op.MAX: np.maximum, Op.MIN: np.minimum}[op]
+
+
 def reduce(op: Op, x: Array, dt: DType, axes: tuple[int, ...], wide: bool = False) -> Array:
     """Reduce axes, which stay with size 1. Floats are accumulated in float64 and rounded once."""
-    f, start = function(op, dt), identity(op, dt.min, dt.max)
+    f, start = _reducing(op, dt), identity(op, dt.min, dt.max)
     if dt.is_float:
         return round_floats(np.asarray(f.reduce(x.astype(np.float64), axis=axes, keepdims=True, initial=start)), dt, wide)
     return np.asarray(f.reduce(x, axis=axes, keepdims=True, initial=start, dtype=storage(dt)))
@@ -177,7 +193,7 @@ def reduce(op: Op, x: Array, dt: DType, axes: tuple[int, ...], wide: bool = Fals
 
 def scan(op: Op, x: Array, dt: DType, axis: int, wide: bool = False) -> Array:
     """Inclusive prefix reduction along an axis."""
-    f = function(op, dt)
+    f = _reducing(op, dt)
     if dt.is_float:
         return round_floats(np.asarray(f.accumulate(x.astype(np.float64), axis=axis)), dt, wide)
     return np.asarray(f.accumulate(x, axis=axis, dtype=storage(dt)))

@@ -28,15 +28,16 @@ class _Driver:
         self.used: list[str] = []
 
     def run(self, root: UOp) -> UOp:
-        stack = [root]
+        stack, waiting = [root], set[UOp]()
         while stack:
             u = stack[-1]
-            if u in self.done:
-                stack.pop()
-                continue
-            wait = self._advance(u)
+            wait = [] if u in self.done else self._advance(u)
             if not wait:
                 stack.pop()
+                continue
+            waiting.add(u)
+            if any(v in waiting and v not in self.done for v in wait):
+                self._fail(u)
             stack.extend(reversed(wait))
         return self.done[root]
 
@@ -69,18 +70,14 @@ class _Driver:
         self.used.append(rule)
         if self.debug >= TRACE:
             print(f"{self.name}: {rule}: {_brief(u)} -> {_brief(v)}", file=sys.stderr)
-        if len(self.used) > self.limit or self._meets(v, u):
-            recent = Counter(self.used[-50:]).most_common(4)
-            raise IRError(f"{self.name} does not end: {', '.join(r for r, _ in recent)} at {_brief(u)}")
+        if len(self.used) > self.limit:
+            self._fail(u)
         self.next[u] = v
         return True
 
-    def _meets(self, v: UOp, u: UOp) -> bool:
-        """Following what `v` became leads back to `u`."""
-        at: UOp | None = v
-        while at is not None and at is not u and at not in self.done:
-            at = self.next.get(at)
-        return at is u
+    def _fail(self, u: UOp) -> None:
+        recent = Counter(self.used[-50:]).most_common(4)
+        raise IRError(f"{self.name} does not end: {', '.join(r for r, _ in recent)} at {_brief(u)}")
 
 
 def _brief(u: UOp) -> str:
