@@ -10,18 +10,22 @@ from .codegen import lower
 from .errors import CompileError
 from .optimizer import apply_opts, flops_bytes, hand_coded
 from .program import Opt, OptStrategy, Program
-from .runtime.device import Device
+from .runtime.device import Device, Loaded
 from .target import Target
 from .uop import Axis, AxisKind, Op, UOp, ranges
 
-LIMIT = 4096                     # loaded kernels that are remembered
+LIMIT = 512                     # loaded kernels that are remembered
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """A loaded kernel: its program and the address of its entry."""
+    """A loaded kernel: its program and its code in memory, which goes when the kernel does."""
     program: Program
-    address: int
+    code: Loaded
+
+    @property
+    def address(self) -> int:
+        return self.code.address
 
 
 _kernels: "OrderedDict[tuple[UOp, Target, OptStrategy], Kernel]" = OrderedDict()
@@ -49,12 +53,12 @@ def get_kernel(ast: UOp, device: Device, strategy: OptStrategy, line: str | None
             return found
     program = generate(ast, device, strategy, line)
     try:
-        address = device.load(device.compile(program), program.entry)
+        code = device.load(device.compile(program), program.entry)
     except CompileError as e:
         raise CompileError(str(e), e.source, line or "") from None
     with _lock:
         counters["compiled"] += 1
-        kernel = _kernels[key] = Kernel(program, address)
+        kernel = _kernels[key] = Kernel(program, code)
         if len(_kernels) > LIMIT:
             _kernels.popitem(last=False)
     return kernel

@@ -83,7 +83,7 @@ class Plan:
     outputs: tuple[int, ...]
 
 
-LIMIT = 1024
+LIMIT = 512                      # compiled plans that are remembered
 _plans: "OrderedDict[tuple[Schedule, OptStrategy], Plan]" = OrderedDict()
 _lock = threading.Lock()
 

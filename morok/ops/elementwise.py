@@ -439,7 +439,8 @@ class ElementwiseOps(TensorBase):
     def softplus(self, beta: Any = 1.0) -> Self:
         """log(1 + exp(beta * self)) / beta, without overflow."""
         x = self._float_input() * beta
-        return x.maximum(0).add((-x.abs()).exp().log1p()).mul(1 / beta)
+        out: Self = x.maximum(0).add((-x.abs()).exp().log1p()).mul(1 / beta)
+        return out
 
     def softsign(self) -> Self:
         """self / (1 + |self|)."""

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import os
 import platform
 import threading
@@ -15,7 +16,7 @@ from ..helpers import prod
 from ..program import Program
 from ..target import Target
 from .buffer import Buffer
-from .device import Device
+from .device import Device, Loaded
 from .pool import Pool, Scratch, source
 
 PASSES = ("sroa", "instruction_combine", "simplify_cfg")       # the code comes vectorized: only stack slots have to become registers
@@ -79,7 +80,7 @@ class CpuDevice(Device):
             cpu=self.target.cpu, features=self.target.features, opt=3, jit=True, reloc="pic")
         self._jit = llvm.create_lljit_compiler(self._machine)
         self._lock = threading.RLock()
-        self._loaded: dict[str, tuple[llvm.ResourceTracker, int]] = {}
+        self._libraries = itertools.count()
         self._pool: Pool | None = None
         self._alone = threading.local()
         os.register_at_fork(after_in_child=self._after_fork)
@@ -110,13 +111,11 @@ class CpuDevice(Device):
         with self._lock:
             return str(self._machine.emit_assembly(self._optimized(program)))
 
-    def load(self, code: bytes, entry: str) -> int:
+    def load(self, code: bytes, entry: str) -> Loaded:
         with self._lock:
-            found = self._loaded.get(entry)
-            if found is None:
-                library = (llvm.JITLibraryBuilder().add_object_img(code).add_current_process().export_symbol(entry).link(self._jit, f"lib_{entry}"))
-                found = self._loaded[entry] = (library, library[entry])
-            return found[1]
+            builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process().export_symbol(entry)
+            library = builder.link(self._jit, f"{entry}_{next(self._libraries)}")
+            return Loaded(int(library[entry]), library)
 
     # ---- memory and launches -----------------------------------------------------------------------------
     def allocate(self, shape: tuple[int, ...], dtype: DType) -> Buffer:

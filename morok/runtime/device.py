@@ -2,11 +2,20 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
 
 from ..dtype import DType
 from ..program import Program
 from ..target import Target
 from .buffer import Buffer
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """Machine code in this process: the address of its entry, and what keeps it there."""
+    address: int
+    owner: Any
 
 
 class Device(ABC):
@@ -23,8 +32,8 @@ class Device(ABC):
         """Machine code of a program. Raises CompileError with the source."""
 
     @abstractmethod
-    def load(self, code: bytes, entry: str) -> int:
-        """Bring machine code into this process; the address of `entry`."""
+    def load(self, code: bytes, entry: str) -> Loaded:
+        """Bring machine code into this process; it stays there as long as the result lives."""
 
     @abstractmethod
     def run(self, address: int, args: list[int], chunks: int, scratch: int) -> None:

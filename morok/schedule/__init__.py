@@ -15,7 +15,7 @@ from .plan import Schedule, plan_graph
 __all__ = ["Fresh", "Schedule", "plan_of", "schedule"]
 
 Fresh = Callable[[tuple[int, ...], DType, str], UOp]
-LIMIT = 1024                 # schedules that are remembered
+LIMIT = 512                 # schedules that are remembered
 _cache: OrderedDict[tuple[str, tuple[UOp, ...]], Schedule] = OrderedDict()
 _lock = threading.Lock()
 counters = {"hits": 0, "misses": 0}

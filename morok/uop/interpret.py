@@ -336,7 +336,7 @@ class _Kernel:
         idx, valid = np.broadcast_arrays(idx, valid)
         outside = valid & ((idx < 0) | (idx >= size))
         if outside.any():
-            raise IRError(f"address {idx[outside].flat[0]} is outside of {index.src[0].op} with {size} elements")
+            raise IRError(f"address {idx[outside].flat[0]} is outside of {index.src[0].op.name} with {size} elements")
         return np.where(valid, idx, 0), valid
 
     def _load(self, u: UOp) -> Array:

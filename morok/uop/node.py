@@ -123,7 +123,8 @@ def _free(u: UOp) -> frozenset[UOp]:
 def _shape(u: UOp) -> Shape | None:
     op, src = u.op, u.src
     if op in GroupOp.ALU:
-        return src[-1].shape
+        shape = src[-1].shape if src else None
+        return None if shape == () and any(s.shape is None for s in src) else shape      # a CONST in a kernel AST
     if op is Op.CONST:
         return ()
     if op is Op.BUFFER:

@@ -95,29 +95,38 @@ class Rules:
 
     def __init__(self, rules: Iterable[Rule]) -> None:
         self.rules = tuple(rules)
-        self.buckets: dict[Op, list[tuple[Callable[[UOp], UOp | None], str]]] = {}
+        self._by_op: dict[Op, list[Rule]] = {}
+        self._buckets: dict[Op, list[tuple[Callable[[UOp], UOp | None], str]]] = {}
         for pat, fn in self.rules:
             if pat.ops is None:
                 raise IRError(f"the root of a rule needs an op: {pat}")
-            name = f"{pat}" if fn.__name__ == "<lambda>" else fn.__name__
             for op in pat.ops:
+                self._by_op.setdefault(op, []).append((pat, fn))
+
+    def bucket(self, op: Op) -> list[tuple[Callable[[UOp], UOp | None], str]]:
+        """Matchers of the rules for nodes of this op; made at the first use, so that importing a table costs little."""
+        found = self._buckets.get(op)
+        if found is None:
+            found = self._buckets[op] = []
+            for pat, fn in self._by_op.get(op, ()):
+                name = f"{pat}" if fn.__name__ == "<lambda>" else fn.__name__
                 variants = dict.fromkeys(_compile(v, op) for v in _orders(replace(pat, ops=(op,))))
-                for code in variants:
-                    self.buckets.setdefault(op, []).append((code.bind(fn), name))
+                found += [(code.bind(fn), name) for code in variants]
+        return found
 
     def __add__(self, other: Rules) -> Rules:
         return Rules(self.rules + other.rules)
 
     def __call__(self, u: UOp) -> UOp | None:
         """The first rule's answer for this node, its sources as they are."""
-        for match, _ in self.buckets.get(u.op, ()):
+        for match, _ in self.bucket(u.op):
             if (v := match(u)) is not None and v is not u:
                 return v
         return None
 
     def find(self, u: UOp) -> tuple[UOp, str] | None:
         """The same, with the name of the rule."""
-        for match, name in self.buckets.get(u.op, ()):
+        for match, name in self.bucket(u.op):
             if (v := match(u)) is not None and v is not u:
                 return v, name
         return None

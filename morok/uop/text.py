@@ -5,12 +5,13 @@ import math
 from collections import Counter
 from typing import Any
 
-from ..dtype import DType
+from ..dtype import DType, dtypes
 from .node import UOp, loop_key
 from .op import Axis, AxisKind, Op
 
 INDENT_LIMIT = 32                                     # deeper nodes keep this indentation
-INLINE_LIMIT = 90                                     # longer expressions get a name
+INLINE_LIMIT = 90                                     # longer expressions get a name,
+SHORT_LIMIT = 30                                      # and positions with several readers already if they are longer than this
 INFIX = {Op.ADD: "+", Op.SUB: "-", Op.MUL: "*", Op.DIV: "/", Op.IDIV: "//", Op.MOD: "%", Op.AND: "&", Op.OR: "|", Op.XOR: "^", Op.SHL: "<<",
          Op.SHR: ">>", Op.CMPLT: "<", Op.CMPLE: "<=", Op.CMPEQ: "==", Op.CMPNE: "!="}
 REDUCED = {Op.ADD: "{0} += {1}", Op.MUL: "{0} *= {1}", Op.MAX: "{0} = max({0}, {1})", Op.MIN: "{0} = min({0}, {1})"}
@@ -84,6 +85,9 @@ class _Loops:
     def text(self) -> str:
         for u in self.nodes:
             self._visit(u)
+        root = self.nodes[-1]
+        if root.op not in (Op.STORE, Op.SINK, Op.PARAM):
+            self._line(root.free, f"result = {_bare(self.expr[root])}")
         return "\n".join(self.lines)
 
     def _visit(self, u: UOp) -> None:
@@ -91,19 +95,19 @@ class _Loops:
         if op is Op.RANGE:
             expr[u] = self._name(LETTER[u.arg.kind] + str(u.arg.id), bare=True)
         elif op is Op.STORE:
-            self._line(u.free, f"{expr[u.src[0]]} = {expr[u.src[1]]}{self._guard(u.src[0])}")
+            self._line(u.free, f"{expr[u.src[0]]} = {_bare(expr[u.src[1]])}{self._guard(u.src[0])}")
         elif op is Op.REDUCE:
             expr[u] = self._name("acc")
-            self._line(u.src[0].free.union(u.src[1:]), REDUCED[u.arg].format(expr[u], expr[u.src[0]]))
+            self._line(u.src[0].free.union(u.src[1:]), REDUCED[u.arg].format(expr[u], _bare(expr[u.src[0]])))
         elif op is Op.STAGE:
             expr[u] = self._name(u.arg.where.name.lower())
-            self._line(u.src[0].free.union(u.src[1].free, u.src[2:]), f"{expr[u]}[{expr[u.src[1]]}] = {expr[u.src[0]]}")
+            self._line(u.src[0].free.union(u.src[1].free, u.src[2:]), f"{expr[u]}[{_bare(expr[u.src[1]])}] = {_bare(expr[u.src[0]])}")
         elif op is not Op.SINK:
             text = self._expression(u)
-            shared = self.readers[u] > 1 and u.src and op is not Op.INDEX
-            if (shared or len(text) > INLINE_LIMIT) and op is not Op.INDEX:
+            short = SHORT_LIMIT if self.readers[u] > 1 and u.dtype is dtypes.index else 0 if self.readers[u] > 1 else INLINE_LIMIT
+            if len(text) > short and u.src and op is not Op.INDEX:
                 expr[u] = self._name("x")
-                self._line(u.free, f"{expr[u]} = {text}")
+                self._line(u.free, f"{expr[u]} = {_bare(text)}")
             else:
                 expr[u] = text
 

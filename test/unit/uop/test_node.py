@@ -65,6 +65,7 @@ def test_keys_are_equal_across_processes() -> None:
 
 
 def test_keys_tell_apart_what_is_not_equal() -> None:
-    us = [number(v, dt) for dt in (dtypes.float32, dtypes.float64) for v in (0.0, -0.0, 1.0, math.nan)] + [number(1, dtypes.int8), number(True, dtypes.bool)]
+    us = [number(v, dt) for dt in (dtypes.float32, dtypes.float64) for v in (0.0, -0.0, 1.0, math.nan)]
+    us += [number(1, dtypes.int8), number(True, dtypes.bool)]
     us += [loop(0, 8), loop(1, 8), loop(0, 8, AxisKind.LOCAL), loop(0, 8, phase=1), loop(0, 8) + 1, 1 + loop(0, 8)]
     assert len({u.key for u in us}) == len(us)

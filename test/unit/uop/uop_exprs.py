@@ -4,7 +4,7 @@ from __future__ import annotations
 import random
 
 from morok.dtype import DType, dtypes
-from morok.uop import Axis, AxisKind, Op, ParamArg, UOp, const, simplify
+from morok.uop import Axis, AxisKind, BufferArg, Op, ParamArg, UOp, const, simplify
 
 DIVISORS = [1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24]
 COMPARES = [Op.CMPLT, Op.CMPLE, Op.CMPEQ, Op.CMPNE]
@@ -29,6 +29,21 @@ def number(value: object, dt: DType) -> UOp:
 
 def sink(*stores: UOp) -> UOp:
     return UOp(Op.SINK, dtypes.void, stores)
+
+
+def buffer(shape: tuple[int, ...], dt: DType = dtypes.float32, uid: int = 0) -> UOp:
+    return UOp(Op.BUFFER, dt, (), BufferArg(uid, shape, "CPU"))
+
+
+def softmax(rows: int, cols: int) -> UOp:
+    i, out = loop(0, rows), loop(1, cols)
+    first, second = loop(1, cols, AxisKind.REDUCE, 1), loop(1, cols, AxisKind.REDUCE, 2)
+
+    def x(at: UOp) -> UOp:
+        return loaded(1, rows * cols, dtypes.float32, i * cols + at)
+    top = UOp(Op.REDUCE, dtypes.float32, (x(first), first), Op.MAX)
+    total = UOp(Op.REDUCE, dtypes.float32, ((x(second) - top).alu(Op.EXP), second), Op.ADD)
+    return sink(param(0, rows * cols).index(i * cols + out).store((x(out) - top).alu(Op.EXP) / total))
 
 
 def random_ranges(r: random.Random) -> list[UOp]:

@@ -8,7 +8,8 @@ import z3
 from morok.dtype import DType, dtypes
 from morok.uop import Op, UOp
 
-INFIX = {Op.ADD: lambda x, y: x + y, Op.SUB: lambda x, y: x - y, Op.MUL: lambda x, y: x * y, Op.CMPEQ: lambda x, y: x == y, Op.CMPNE: lambda x, y: x != y}
+INFIX = {Op.ADD: lambda x, y: x + y, Op.SUB: lambda x, y: x - y, Op.MUL: lambda x, y: x * y,
+         Op.CMPEQ: lambda x, y: x == y, Op.CMPNE: lambda x, y: x != y}
 BOOLS = {Op.ADD: z3.Or, Op.OR: z3.Or, Op.MAX: z3.Or, Op.MUL: z3.And, Op.AND: z3.And, Op.MIN: z3.And, Op.XOR: z3.Xor, Op.CMPEQ: lambda x, y: x == y,
          Op.CMPNE: z3.Xor, Op.CMPLT: lambda x, y: z3.And(z3.Not(x), y), Op.CMPLE: z3.Implies}
 
