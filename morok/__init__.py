@@ -2,9 +2,9 @@
 from .dtype import DType, dtypes
 from .errors import (CompileError, DeviceError, DTypeError, IndexingError, IRError, KnobError, MorokError, OptError, ResourceError, ShapeError)
 from .program import OptStrategy, PrepareConfig
-from .realize import profile
+from .realize import KernelRun, profile
 from .tensor import Tensor
 
-__all__ = ["CompileError", "DType", "DTypeError", "DeviceError", "IRError", "IndexingError", "KnobError", "MorokError", "OptError", "OptStrategy",
+__all__ = ["CompileError", "DType", "DTypeError", "DeviceError", "IRError", "IndexingError", "KernelRun", "KnobError", "MorokError", "OptError", "OptStrategy",
            "PrepareConfig", "ResourceError", "ShapeError", "Tensor", "dtypes", "profile"]
 __version__ = "0.1.0"

@@ -75,17 +75,20 @@ class Product:
 
 
 def find_product(k: Kernel) -> Product | None:
-    if len(k.reduces) != 1 or k.reduces[0].arg is not Op.ADD or k.stages:
+    """The reduction that does most of the kernel's work, if it is a sum of products of two loads."""
+    if not k.reduces or k.stages:
         return None
-    x = k.reduces[0].src[0]
-    while x.op is Op.CAST or x.op is Op.WHERE:
+    size = {u: math.prod(r.arg.extent for r in u.src[0].free | set(u.src[1:])) for u in k.reduces}
+    u = max(k.reduces, key=lambda r: size[r])
+    x = u.src[0]
+    while x.op in (Op.CAST, Op.WHERE):
         x = x.src[0] if x.op is Op.CAST else x.src[1]
-    if x.op is not Op.MUL:
+    if u.arg is not Op.ADD or x.op is not Op.MUL or sum(size.values()) > 1.2 * size[u]:
         return None
-    sides = [[u for u in s.toposort() if u.op is Op.LOAD] for s in x.src]
+    sides = [[v for v in s.toposort() if v.op is Op.LOAD] for s in x.src]
     if len(sides[0]) != 1 or len(sides[1]) != 1 or sides[0][0] is sides[1][0]:
         return None
-    return Product(k.reduces[0], access(sides[0][0].src[0]), access(sides[1][0].src[0]))
+    return Product(u, access(sides[0][0].src[0]), access(sides[1][0].src[0]))
 
 
 def work(k: Kernel) -> int:

@@ -104,6 +104,7 @@ def test_trace(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err.startswith("clean: ADD(x, 0): ADD(RANGE")
 
 
+@pytest.mark.timing
 def test_deep_graphs_are_near_linear() -> None:
     rules = Rules([(x * 1, lambda x: x)])
 

@@ -171,6 +171,7 @@ def test_random_expressions_over_long_ranges_are_proved() -> None:
     assert proved > 130
 
 
+@pytest.mark.timing
 def test_deep_graphs_are_near_linear() -> None:
     def chain(n: int) -> float:
         x = y = loaded(0, 8, dtypes.float32, loop(7, 8))
@@ -183,6 +184,7 @@ def test_deep_graphs_are_near_linear() -> None:
     assert chain(8000) < 20 * chain(1000) + 0.5
 
 
+@pytest.mark.timing
 def test_repeated_calls_are_free() -> None:
     s = simplify(flat([i, j, k], (8, 4, 1000)) // 7 % 5)
     start = time.perf_counter()
