@@ -104,8 +104,10 @@ class dtypes:
     float32 = DType("float32", Kind.FLOAT, 4)
     float64 = DType("float64", Kind.FLOAT, 8)
     index = DType("index", Kind.INT, 8)
-    default_float = float32
-    default_int = int64
+    half, float, double = float16, float32, float64             # other names; `float` and `int` are no Python types here
+    char, short, int, long, uchar = int8, int16, int32, int64, uint8
+    default_float = float32                                     # of Python floats; can be set
+    default_int = int64                                         # of Python ints; can be set
 
 
 NAMED = {d.name: d for d in vars(dtypes).values() if isinstance(d, DType) and d.name not in ("void", "index")}
@@ -114,7 +116,7 @@ ALIASES = {"float": "float32", "double": "float64", "half": "float16", "int": "i
 
 def to_dtype(x: Any) -> DType:
     """The dtype meant by a DType, a name, a Python type or a NumPy dtype. DTypeError lists the good ones."""
-    if isinstance(x, DType):
+    if isinstance(x, DType) and x.name in NAMED:
         return x
     if x is bool or x is int or x is float:
         return {bool: dtypes.bool, int: dtypes.default_int, float: dtypes.default_float}[x]
@@ -132,6 +134,9 @@ def promote(*kinds: DType) -> DType:
     for d in kinds[1:]:
         out = _promote(out, d)
     return out
+
+
+least_upper_dtype = promote
 
 
 def _promote(a: DType, b: DType) -> DType:

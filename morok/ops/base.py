@@ -11,9 +11,15 @@ from ..dtype import DType, dtypes, promote
 from ..errors import DTypeError, ShapeError
 from ..helpers import prod
 from ..uop import GroupOp, Op, UOp
+from ..uop.fold import cast_value
 
-PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+PACKAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
 Scalar = bool | int | float
+
+
+def python_number(x: Any) -> Any:
+    """A NumPy scalar as the Python number of its kind; anything else as it is."""
+    return x.item() if isinstance(x, (np.bool_, np.integer, np.floating)) else x
 
 
 def user_line() -> str:
@@ -72,7 +78,15 @@ class TensorBase:
         """The shape, or the size of axis `dim`."""
         return self.shape if dim is None else self.shape[self._axis(dim)]
 
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return self.numel() * self.element_size()
+
     # ---- primitives of the families --------------------------------------------------------------------
+    @classmethod
+    def _check_device(cls, device: str | None) -> None:
+        """DeviceError for a device that there is not; the class that can run things knows which there are."""
+
     @classmethod
     def _wrap(cls, uop: UOp) -> Self:
         """A tensor around a node; a new node remembers the user's line."""
@@ -92,14 +106,16 @@ class TensorBase:
                 raise DTypeError(f"{value!r} is no {dtype.name}; use a whole number or a float tensor")
             if not dtype.min <= value <= dtype.max:
                 raise DTypeError(f"{value!r} does not fit {dtype.name}, which holds {dtype.min} to {dtype.max}")
+        elif dtype.is_float and isinstance(value, int) and value.bit_length() >= 1024:
+            raise DTypeError(f"a whole number of {value.bit_length()} bits is too large for {dtype.name}")
         return self._new(UOp(Op.CONST, dtype, (), value))
 
     def _lift(self, x: Any, dtype: DType | None = None) -> Self:
         """A Python number, a list, an array or a tensor as a tensor; a number takes a dtype that leaves this tensor's alone where it can."""
         if isinstance(x, TensorBase):
             return x if dtype is None else x.cast(dtype)        # type: ignore[attr-defined, return-value]
-        if isinstance(x, (bool, int, float, np.bool_, np.integer, np.floating)):
-            value = x.item() if isinstance(x, np.generic) else x
+        value = python_number(x)
+        if isinstance(value, (bool, int, float)):
             return self._constant(value, dtype or self._scalar_dtype(value))
         if isinstance(x, (list, tuple, np.ndarray)):
             return type(self)(x, dtype=dtype)                   # type: ignore[call-arg]
@@ -138,7 +154,9 @@ class TensorBase:
         if x is self:
             return self, self
         other = self._lift(x)
-        shape = broadcast_shapes(self.shape, other.shape, what=what)
+        shape = self.shape
+        if other.shape and other.shape != shape:
+            shape = broadcast_shapes(shape, other.shape, what=what)
         dtype = promote(self.dtype, other.dtype)
         a, b = (t._cast_to(dtype)._broadcast_to(shape) for t in (self, other))
         return (b, a) if reverse else (a, b)
@@ -146,8 +164,8 @@ class TensorBase:
     def _cast_to(self, dtype: DType) -> Self:
         if dtype is self.dtype:
             return self
-        if self.uop.op is Op.CONST and not (dtype.is_int and self.dtype.is_float):
-            return self._new(UOp(Op.CONST, dtype, (), self.uop.arg))
+        if self.uop.op is Op.CONST:
+            return self._new(UOp(Op.CONST, dtype, (), cast_value(self.uop.arg, self.dtype, dtype)))
         return self._new(UOp(Op.CAST, dtype, (self.uop,)))
 
     def _binary(self, op: Op, x: Any, reverse: bool = False) -> Self:

@@ -7,6 +7,7 @@ from typing import Any, Self
 from ..dtype import DType, dtypes, to_dtype
 from ..errors import DTypeError, ShapeError
 from ..uop import Op, UOp
+from .base import python_number
 from .elementwise import ElementwiseOps
 
 
@@ -35,6 +36,8 @@ class CreationOps(ElementwiseOps):
     @classmethod
     def full(cls, shape: Any, fill_value: Any, *, dtype: Any = None, device: str | None = None) -> Self:
         """All elements fill_value; its dtype unless one is given. DTypeError if the dtype cannot hold it."""
+        cls._check_device(device)
+        fill_value = python_number(fill_value)
         d = to_dtype(dtype) if dtype is not None else dtype_of(fill_value)
         sizes = shape_of((shape,) if not isinstance(shape, (tuple, list)) else tuple(shape), "full")
         scalar = cls._wrap(UOp(Op.CONST, d, (), 0))._constant(fill_value, d)
@@ -43,28 +46,28 @@ class CreationOps(ElementwiseOps):
     @classmethod
     def zeros(cls, *shape: Any, dtype: Any = None, device: str | None = None) -> Self:
         """All zeros."""
-        return cls.full(shape_of(shape, "zeros"), 0, dtype=dtype or dtypes.default_float)
+        return cls.full(shape_of(shape, "zeros"), 0, dtype=dtype or dtypes.default_float, device=device)
 
     @classmethod
     def ones(cls, *shape: Any, dtype: Any = None, device: str | None = None) -> Self:
         """All ones."""
-        return cls.full(shape_of(shape, "ones"), 1, dtype=dtype or dtypes.default_float)
+        return cls.full(shape_of(shape, "ones"), 1, dtype=dtype or dtypes.default_float, device=device)
 
     @classmethod
     def empty(cls, *shape: Any, dtype: Any = None, device: str | None = None) -> Self:
         """Contents are not defined (they are zeros, and cost nothing)."""
-        return cls.zeros(*shape, dtype=dtype)
+        return cls.zeros(*shape, dtype=dtype, device=device)
 
     @classmethod
     def arange(cls, start: Any, stop: Any = None, step: Any = 1, *, dtype: Any = None, device: str | None = None) -> Self:
         """start, start + step, ... below stop (above it for a negative step); one argument is the stop. Whole numbers give the default int.
 
-        Floats are start + i * step, computed in float64. ShapeError for step 0.
+        Floats are start + i * step, computed in float64. ShapeError for step 0 and limits that are not finite, DTypeError for what dtype cannot hold.
         """
-        if stop is None:
-            start, stop = 0, start
-        if step == 0:
-            raise ShapeError(f"arange({start}, {stop}, {step}): step must not be 0")
+        cls._check_device(device)
+        start, stop, step = (python_number(v) for v in ((0, start, step) if stop is None else (start, stop, step)))
+        if step == 0 or not all(isinstance(v, (int, float)) and math.isfinite(v) for v in (start, stop, step)):
+            raise ShapeError(f"arange({start}, {stop}, {step}): start and stop must be finite numbers, step one other than 0")
         whole = all(isinstance(v, int) for v in (start, stop, step))
         d = to_dtype(dtype) if dtype is not None else dtypes.default_int if whole else dtypes.default_float
         n = max(0, -((start - stop) // step) if whole else math.ceil((stop - start) / step))
@@ -74,11 +77,13 @@ class CreationOps(ElementwiseOps):
             raise DTypeError(f"arange({start}, {stop}, {step}) has fractions, which {d.name} cannot hold; use a float dtype")
         if n and not (d.min <= start <= d.max and d.min <= start + (n - 1) * step <= d.max):
             raise DTypeError(f"arange({start}, {stop}, {step}) does not fit {d.name}, which holds {d.min} to {d.max}")
-        return (cls._iota(n, dtypes.int64) * int(step) + int(start)).cast(d)
+        first, gap = (int(dtypes.int64.const(v)) for v in (start, step))         # modulo 2**64, which the cast keeps
+        return (cls._iota(n, dtypes.int64) * gap + first).cast(d)
 
     @classmethod
     def linspace(cls, start: float, stop: float, steps: int, *, endpoint: bool = True, dtype: Any = None, device: str | None = None) -> Self:
         """`steps` points from start to stop, both exactly; without endpoint, stop is left out. One point is start. ShapeError for negative steps."""
+        cls._check_device(device)
         (n,) = shape_of((steps,), "linspace")
         d = to_dtype(dtype) if dtype is not None else dtypes.default_float
         i = cls._iota(n, dtypes.int64)
@@ -91,6 +96,7 @@ class CreationOps(ElementwiseOps):
     @classmethod
     def eye(cls, n: int, m: int | None = None, *, dtype: Any = None, device: str | None = None) -> Self:
         """n x m (m: n if not given) with ones on the diagonal."""
+        cls._check_device(device)
         rows, columns = shape_of((n, n if m is None else m), "eye")
         i = cls._wrap(UOp(Op.RESHAPE, dtypes.int64, (UOp(Op.IOTA, dtypes.int64, (), rows),), (rows, 1)))
         return i.eq(cls._iota(columns, dtypes.int64)).cast(dtype or dtypes.default_float)

@@ -1,15 +1,32 @@
 """Elementwise arithmetic, comparisons and functions. Operands are broadcast and promoted; halves are computed in float32 inside a kernel."""
 from __future__ import annotations
 
+import functools
 import math
-from typing import Any, Self
+from collections.abc import Callable
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-from ..dtype import DType, Kind, dtypes, promote, to_dtype
+from ..dtype import dtypes, promote, to_dtype
 from ..errors import DTypeError
 from ..uop import Op, UOp
-from .base import TensorBase, broadcast_shapes
+from .base import TensorBase, broadcast_shapes, python_number
 
-LN2, LN10 = math.log(2), math.log(10)
+LN2, LN10, SQRT_HALF = math.log(2), math.log(10), math.sqrt(0.5)
+# (atan(r)/r - 1) / r**2 in r**2 on [0, 0.1716], Chebyshev interpolants: 2.4e-9, 6.8e-18
+ATAN_32 = (-0.06451928208121749, 0.10743731490791084, -0.1426395559798464, 0.19999540483648964, -0.3333333176116852)
+ATAN_64 = (-0.01917688711906226, 0.03923165829558719, -0.0508544973794026, 0.0585814891280221, -0.06664511447381948, 0.07692183190826087,
+           -0.09090904578123903, 0.11111111015256361, -0.14285714284666542, 0.1999999999999552, -0.3333333333333333)
+T = TypeVar("T", bound="ElementwiseOps")
+P = ParamSpec("P")
+
+
+def composed(f: Callable[Concatenate[T, P], T]) -> Callable[Concatenate[T, P], T]:
+    """Method of several steps on floats: integers become the default float, halves are computed in float32 and rounded once, at the end."""
+    @functools.wraps(f)
+    def method(self: T, *args: P.args, **options: P.kwargs) -> T:
+        x = self._float_input()
+        return f(x, *args, **options) if x.dtype.itemsize > 2 else f(x._cast_to(dtypes.float32), *args, **options)._cast_to(x.dtype)
+    return method
 
 
 class ElementwiseOps(TensorBase):
@@ -90,14 +107,13 @@ class ElementwiseOps(TensorBase):
 
     def div(self, x: Any, reverse: Any = False, rounding_mode: str | None = None) -> Self:
         """self / x, a float; integers become the default float. rounding_mode "trunc" or "floor": the rounded quotient, in the promoted dtype."""
-        a, b = self._together(x, reverse)
         if rounding_mode not in (None, "trunc", "floor"):
             raise DTypeError(f"rounding_mode is None, \"trunc\" or \"floor\", not {rounding_mode!r}")
+        a, b = self._together(x, reverse)
         if rounding_mode is None:
             return a._float_input()._binary(Op.DIV, b._float_input())
         if a.dtype.is_float:
-            q = a._binary(Op.DIV, b)
-            return q.trunc() if rounding_mode == "trunc" else q.floor()
+            return a._binary(Op.DIV, b).trunc() if rounding_mode == "trunc" else a._floor_quotient(b)
         a = a if not a.dtype.is_bool else a.cast(dtypes.default_int)
         b = b.cast(a.dtype)
         if rounding_mode == "floor" or a.dtype.is_unsigned:
@@ -105,6 +121,15 @@ class ElementwiseOps(TensorBase):
         q = a._binary(Op.IDIV, b)                               # floor, then one up where signs differ and there is a remainder
         inexact = a._binary(Op.MOD, b).ne(0).logical_and((a < 0).ne(b < 0))
         return inexact._pick(q._binary(Op.ADD, 1), q)
+
+    @composed
+    def _floor_quotient(self, x: Self) -> Self:
+        """The floor of the true quotient, as Python has it: rounding of self / x to a whole number that is too large is taken back."""
+        b = x._cast_to(self.dtype)
+        q = self._binary(Op.DIV, b).floor()
+        rest = q.eq(0)._pick(self, self._new(UOp(Op.FMA, self.dtype, ((-q).uop, b.uop, self.uop))))
+        large = rest.ne(0).logical_and((rest < 0).ne(b < 0)).logical_and(rest.eq(rest))
+        return self.isinf()._pick(self - self, large._pick(q - 1, q))
 
     def idiv(self, x: Any, reverse: Any = False) -> Self:
         """Quotient rounded toward zero; see `div(rounding_mode="trunc")`."""
@@ -132,17 +157,18 @@ class ElementwiseOps(TensorBase):
 
     def pow(self, x: Any, reverse: Any = False) -> Self:
         """self ** x. Integers give integers and take exponents from 0 on (DTypeError for a negative constant); a float gives a float."""
-        if isinstance(x, int) and not isinstance(x, bool) and not reverse and (self.dtype.is_int or 0 <= x <= 4 or x in (-1, -2)):
+        x = python_number(x)
+        if type(x) is int and not reverse and (not self.dtype.is_float or -1 <= x <= 4):
             return self._int_power(x)
         if isinstance(x, float) and not reverse and self.dtype.is_float:
             if x == 0.5:
                 return self._unary_guarded_sqrt()
-            if x.is_integer() and 0 <= x <= 4:
+            if x in (-1.0, 0.0, 1.0, 2.0, 3.0, 4.0):
                 return self._int_power(int(x))
         a, b = self._together(x, reverse)
         if a.dtype.is_float:
             return a._binary(Op.POW, b)
-        return a._binary_int_power(b)
+        return (a.cast(dtypes.default_int) if a.dtype.is_bool else a)._binary_int_power(b)
 
     def _unary_guarded_sqrt(self) -> Self:
         """x ** 0.5: as sqrt, but -inf gives inf and -0.0 gives 0.0."""
@@ -150,32 +176,29 @@ class ElementwiseOps(TensorBase):
         return self.eq(-math.inf)._pick(self._constant(math.inf, self.dtype)._broadcast_to(self.shape), root)
 
     def _int_power(self, n: Any) -> Self:
+        if n < 0 and not self.dtype.is_float:
+            raise DTypeError(f"an integer tensor ({self.dtype.name}) to the negative power {n} is no integer; cast to float first")
         if n < 0:
-            if self.dtype.is_int or self.dtype.is_bool:
-                raise DTypeError(f"an integer tensor ({self.dtype.name}) to the negative power {n} is no integer; cast to float first")
-            return self._int_power(-n).reciprocal()
-        x = self.cast(dtypes.default_int) if self.dtype.is_bool else self
+            return self.reciprocal()
+        x = self.cast(dtypes.default_int if self.dtype.is_bool else dtypes.float32 if self.dtype.itemsize == 2 and self.dtype.is_float else self.dtype)
         out: Self | None = None
         while n:
             if n & 1:
                 out = x if out is None else out * x
             n >>= 1
             x = x * x if n else x
-        return out if out is not None else x._constant(1, x.dtype)._broadcast_to(x.shape)
+        out = x._constant(1, x.dtype)._broadcast_to(x.shape) if out is None else out
+        return out if self.dtype.is_bool else out._cast_to(self.dtype)
 
     def _binary_int_power(self, exponent: Self) -> Self:
         """Integer power by repeated squaring over the bits of the exponent; a negative exponent gives 0, but 1 for base 1 and +-1 for base -1."""
-        bits = self.dtype.bits if self.dtype.bits < 64 else 64
-        out, x, e = self * 0 + 1, self, exponent
-        for _ in range(min(bits, 6 if bits <= 64 else 7)):
+        d = self.dtype
+        one, zero = (self._constant(v, d)._broadcast_to(self.shape) for v in (1, 0))
+        out, x, e = one, self, exponent._cast_to(d)
+        for _ in range(d.bits if d.is_unsigned else d.bits - 1):
             out = (e & 1).ne(0)._pick(out * x, out)
             x, e = x * x, e >> 1
-        large = exponent >= 64                                  # beyond 2**64 only 0, 1 and -1 do not wrap to 0 or stay themselves
-        odd = (exponent & 1).ne(0)
-        unit = (self.eq(1))._pick(self * 0 + 1, (self.eq(-1))._pick(odd._pick(self * 0 - 1, self * 0 + 1), self * 0)) if not self.dtype.is_unsigned \
-            else (self.eq(1))._pick(self * 0 + 1, self * 0)
-        out = (large.logical_and(self.abs() <= 1))._pick(unit, out)
-        return out if self.dtype.is_unsigned else (exponent < 0)._pick(unit, out)
+        return out if d.is_unsigned else (exponent < 0).logical_and(self.abs().ne(1))._pick(zero, out)
 
     def neg(self) -> Self:
         """-self. DTypeError on bool."""
@@ -304,20 +327,15 @@ class ElementwiseOps(TensorBase):
 
     def where(self, x: Any, y: Any) -> Self:
         """x where self holds, else y. Shapes broadcast, x and y promote; a number takes the other's dtype. Numbers in self count as x != 0."""
+        x, y = (self._lift(t) if isinstance(t, (list, tuple)) or getattr(t, "ndim", 0) else python_number(t) for t in (x, y))
         anchor = next((t for t in (x, y) if isinstance(t, TensorBase)), None)
-        if anchor is None:
-            kinds = [self._python_dtype(t) for t in (x, y)]
-            a, b = (self._lift(t, promote(*kinds)) for t in (x, y))
-        else:
-            a, b = anchor._lift(x), anchor._lift(y)             # type: ignore[assignment]
+        if anchor is None:                                      # two numbers; bools make no other kind of them
+            anchor = self._constant(False, dtypes.bool)
+            anchor = anchor._lift(x) if isinstance(y, type(True)) else anchor._lift(y) if isinstance(x, type(True)) else (anchor._lift(x) + anchor._lift(y))
+        a, b = anchor._lift(x), anchor._lift(y)
         dtype = promote(a.dtype, b.dtype)
         shape = broadcast_shapes(self.shape, a.shape, b.shape, what="condition and values")
         return self.cast(dtypes.bool)._broadcast_to(shape)._pick(a._cast_to(dtype)._broadcast_to(shape), b._cast_to(dtype)._broadcast_to(shape))
-
-    @staticmethod
-    def _python_dtype(x: Any) -> DType:
-        kind = Kind.BOOL if isinstance(x, type(True)) else Kind.INT if isinstance(x, type(1)) else Kind.FLOAT
-        return {Kind.BOOL: dtypes.bool, Kind.INT: dtypes.default_int, Kind.FLOAT: dtypes.default_float}[kind]
 
     # ---- functions ---------------------------------------------------------------------------------------------------
     def sqrt(self) -> Self:

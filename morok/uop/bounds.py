@@ -16,9 +16,14 @@ FAR = 1 << 100                   # stands for "no limit" of an index
 def bounds(u: "UOp") -> Bounds:
     """Inclusive limits of the value of `u`; index, integer and bool nodes. Floats and unknown values have the limits of their type."""
     if u._bounds is None:
-        deep = any(s._bounds is None for s in u.src)
-        for n in u.toposort(lambda x: x._bounds is None) if deep else (u,):
-            n._bounds = _of(n)
+        stack = [u]
+        while stack:
+            n = stack[-1]
+            unknown = [s for s in n.src if s._bounds is None]
+            stack += unknown
+            if not unknown:
+                n._bounds = _of(n)
+                stack.pop()
     return u._bounds                                            # type: ignore[no-any-return]
 
 

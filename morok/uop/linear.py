@@ -16,8 +16,14 @@ def linear(u: UOp) -> Linear:
     if u._linear is None:
         if not _is_sum(u):
             return _leaf(u)
-        for n in u.toposort(lambda x: x._linear is None and _is_sum(x)) if any(map(_is_sum, u.src)) else (u,):
-            n._linear = _linear_of(n)
+        stack = [u]
+        while stack:
+            n = stack[-1]
+            unknown = [s for s in n.src if s._linear is None and _is_sum(s)]
+            stack += unknown
+            if not unknown:
+                n._linear = _linear_of(n)
+                stack.pop()
     return u._linear                                            # type: ignore[no-any-return]
 
 

@@ -9,11 +9,12 @@ from . import divmod as division
 from .bounds import FAR, Bounds, bounds
 from .fold import evaluate
 from .identities import identities
-from .linear import Linear, add_linear, atom_key, from_linear, linear
+from .linear import SUMS, Linear, add_linear, atom_key, from_linear, linear
 from .node import UOp, const
 from .op import GroupOp, Op
 
 LIFTED = frozenset({Op.ADD, Op.SUB, Op.MUL, Op.IDIV, Op.MOD, Op.MAX, Op.MIN}) | GroupOp.COMPARE
+LINEAR = SUMS | GroupOp.COMPARE
 
 
 def split_and(valid: UOp) -> list[UOp]:
@@ -110,14 +111,14 @@ class Simplifier:
         op, dt = u.op, u.dtype
         if all(s.op is Op.CONST for s in u.src) and (value := evaluate(u)) is not None:
             return UOp(Op.CONST, dt, (), value)
+        if u.src[0].dtype is dtypes.index and op in LINEAR:     # their limits are those of the linear form
+            return self._index(u) if dt is dtypes.index else self._compare(u)
         if (dt.is_bool or dt.is_int) and (lim := bounds(u))[0] == lim[1]:
             return UOp(Op.CONST, dt, (), lim[0])
         if dt is dtypes.index and op is not Op.WHERE:
             return self._index(u)
         if (v := identities(u)) is not None:
             return v
-        if op in GroupOp.COMPARE and u.src[0].dtype is dtypes.index:
-            return self._compare(u)
         if op is Op.CAST:
             return self._cast(u)
         if op in LIFTED and u.src[0].dtype.is_int and (v := lift_positions(u)) is not None:
