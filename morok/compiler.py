@@ -7,9 +7,9 @@ from collections import OrderedDict
 from dataclasses import dataclass, replace
 
 from .codegen import lower
-from .errors import CompileError
+from .errors import CompileError, OptError
 from .optimizer import apply_opts, flops_bytes, hand_coded
-from .program import Opt, OptStrategy, Program
+from .program import Opt, OptStrategy, Program, Stream
 from .runtime.device import Device, Loaded
 from .target import Target
 from .uop import Axis, AxisKind, Op, UOp, ranges
@@ -28,7 +28,7 @@ class Kernel:
         return self.code.address
 
 
-_kernels: "OrderedDict[tuple[UOp, Target, OptStrategy], Kernel]" = OrderedDict()
+_kernels: "OrderedDict[tuple[UOp, Target, OptStrategy, bool], Kernel]" = OrderedDict()
 _lock = threading.Lock()
 counters = {"compiled": 0, "hits": 0}
 
@@ -43,15 +43,18 @@ def kernel_name(ast: UOp) -> str:
     return "_".join([letter, *(str(a.extent) for a in sorted(axes.values(), key=lambda a: (a.kind is AxisKind.REDUCE, a.id)))])
 
 
-def get_kernel(ast: UOp, device: Device, strategy: OptStrategy, line: str | None = None) -> Kernel:
-    """The loaded kernel for this AST on this device under this strategy, compiled if it is not known yet."""
-    key = (ast, device.target, strategy)
+def get_kernel(ast: UOp, device: Device, strategy: OptStrategy, line: str | None = None, aligned: bool = False) -> Kernel:
+    """The loaded kernel for this AST on this device under this strategy, compiled if it is not known yet.
+
+    aligned: the buffers that it stores to begin at multiples of 64 bytes, which STREAM needs.
+    """
+    key = (ast, device.target, strategy, aligned)
     with _lock:
         if (found := _kernels.get(key)) is not None:
             _kernels.move_to_end(key)
             counters["hits"] += 1
             return found
-    program = generate(ast, device, strategy, line)
+    program = generate(ast, device, strategy, line, aligned)
     try:
         code = device.load(device.compile(program), program.entry)
     except CompileError as e:
@@ -64,17 +67,20 @@ def get_kernel(ast: UOp, device: Device, strategy: OptStrategy, line: str | None
     return kernel
 
 
-def choose_opts(ast: UOp, device: Device, strategy: OptStrategy) -> list[Opt]:
-    """The actions that the strategy takes on this kernel."""
+def choose_opts(ast: UOp, device: Device, strategy: OptStrategy, aligned: bool = False) -> list[Opt]:
+    """The actions that the strategy takes on this kernel. OptError for a STREAM to a buffer that may not be aligned."""
     if strategy.opts is not None:
+        stream = next((o for o in strategy.opts if isinstance(o, Stream)), None)
+        if stream is not None and not aligned:
+            raise OptError(f"{stream}: needs an output buffer that begins at a multiple of 64 bytes")
         return list(strategy.opts)
-    return hand_coded(ast, device.target) if strategy.name == "heuristic" else []
+    return hand_coded(ast, device.target, aligned) if strategy.name == "heuristic" else []
 
 
-def generate(ast: UOp, device: Device, strategy: OptStrategy, line: str | None = None) -> Program:
+def generate(ast: UOp, device: Device, strategy: OptStrategy, line: str | None = None, aligned: bool = False) -> Program:
     """AST → Program, without compiling it."""
-    opts = choose_opts(ast, device, strategy)
     start = time.perf_counter()
+    opts = choose_opts(ast, device, strategy, aligned)
     optimized = apply_opts(ast, opts)
     entry = f"k_{optimized.key[:24]}"
     program = lower(optimized, device.target, kernel_name(ast), entry)

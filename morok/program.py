@@ -75,6 +75,12 @@ class Padto(Opt):
 
 
 @dataclass(frozen=True)
+class Stream(Opt):
+    """Store number `store` writes whole lines past the caches; its buffer must be aligned to 64 bytes."""
+    store: int
+
+
+@dataclass(frozen=True)
 class BufferView:
     """A kernel argument: a BUFFER node and an offset into it, in elements."""
     buffer: "UOp"

@@ -94,13 +94,13 @@ def realize(uops: Sequence[UOp], config: PrepareConfig | None = None) -> list[UO
     done: dict[UOp, UOp] = {}
     if pending:
         schedule, inputs = plan_of(pending)
-        plan = compiled(schedule, strategy_of(config))
+        plan = compiled(schedule, strategy_of(config), len(inputs))
         done = dict(zip(pending, execute(plan, inputs), strict=True))
     return [done.get(u, u) for u in uops]
 
 
-def compiled(schedule: Schedule, strategy: OptStrategy) -> Plan:
-    """The plan of a schedule; every kernel is compiled or found."""
+def compiled(schedule: Schedule, strategy: OptStrategy, count: int) -> Plan:
+    """The plan of a schedule with so many inputs; every kernel is compiled or found."""
     key = (schedule, strategy)
     with _lock:
         found = _plans.get(key)
@@ -118,7 +118,8 @@ def compiled(schedule: Schedule, strategy: OptStrategy) -> Plan:
     outputs = tuple(number(o) for o in schedule.outputs)
     slots = [tuple((number(v.buffer), v.offset * v.buffer.dtype.itemsize) for v in item.views) for item in schedule.items]
     last = {k: i for i, args in enumerate(slots) for k, _ in args if k not in outputs}
-    steps = tuple(Step(get_kernel(item.ast, device, strategy, item.line), args, tuple(dict.fromkeys(k for k, _ in args if last.get(k) == i)))
+    fresh = {k for k in made if k >= count}                     # own memory, which is aligned
+    steps = tuple(Step(get_kernel(item.ast, device, strategy, item.line, all(k in fresh and not o for k, o in args[:item.outputs])), args, tuple(dict.fromkeys(k for k, _ in args if last.get(k) == i)))
                   for i, (item, args) in enumerate(zip(schedule.items, slots, strict=True)))
     plan = Plan(device, steps, made, outputs)
     with _lock:

@@ -1,7 +1,6 @@
 """class Tensor: a lazy value. Methods build a graph; `numpy()`, `item()` and `realize()` compile and run it."""
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import Any, Self
 
@@ -10,7 +9,8 @@ import numpy as np
 from . import knobs
 from .dtype import DType, dtypes, promote, to_dtype
 from .errors import DTypeError, ShapeError
-from .ops.base import TensorBase
+from .ops.base import TensorBase, python_number
+from .ops.creation import dtype_of
 from .ops.indexing import IndexingOps
 from .ops.linalg import LinalgOps
 from .ops.nn import NNOps
@@ -25,10 +25,12 @@ from .uop import Op, UOp
 class Tensor(NNOps, LinalgOps, IndexingOps, RandomOps):
     """An array of one dtype that is computed when it is needed.
 
-    Tensor(data, dtype=None, device=None): data is a NumPy array (shared, not copied, where its layout allows), a number, nested lists, bytes or a tensor.
-    Whole numbers become int64, floats float32, unless `dtype` says otherwise. Tensors are values: a slice is a tensor of its own.
+    Tensor(data, dtype=None, device=None): data is a NumPy array (shared, not copied, where its layout allows), a number, nested lists, a tensor, or bytes,
+    which are elements of `dtype` (uint8) as they lie in memory. Whole numbers become int64, floats float32, unless `dtype` says otherwise; arrays and lists
+    are cast to it as by `cast`, but integers that do not fit are a DTypeError. Tensors are values: a slice is a tensor of its own.
     """
     training = False
+    __array_priority__ = 1000    # array + tensor is a tensor
 
     def __init__(self, data: Any, dtype: Any = None, device: str | None = None) -> None:
         want = to_dtype(dtype) if dtype is not None else None
@@ -41,8 +43,9 @@ class Tensor(NNOps, LinalgOps, IndexingOps, RandomOps):
             self.uop = data.uop if want is None else data._cast_to(want).uop
             return
         if isinstance(data, (bool, int, float, np.generic)):
-            kind = np_dtype(data.dtype) if isinstance(data, np.generic) else scalar_dtype(data)
-            self.uop = self._wrap(UOp(Op.CONST, want or kind, (), 0))._constant(data.item() if isinstance(data, np.generic) else data, want or kind).uop
+            value = python_number(data)
+            kind = want or (to_dtype(data.dtype) if isinstance(data, np.generic) else dtype_of(value))
+            self.uop = self._wrap(UOp(Op.CONST, kind, (), 0))._constant(value, kind).uop
             return
         self.uop = buffer_node(data, want, place)
 
@@ -58,6 +61,11 @@ class Tensor(NNOps, LinalgOps, IndexingOps, RandomOps):
             t.uop = done
         return self
 
+    @classmethod
+    def _check_device(cls, device: str | None) -> None:
+        if device is not None:
+            get_device(device)
+
     def _buffer(self) -> Buffer:
         self.realize()
         found = buffer_of(self.uop)
@@ -70,9 +78,8 @@ class Tensor(NNOps, LinalgOps, IndexingOps, RandomOps):
 
     def numpy(self) -> np.ndarray[Any, Any]:
         """The values as an array of their own; bfloat16, which NumPy lacks, as float32."""
-        if self.dtype is dtypes.bfloat16:
-            return self.cast(dtypes.float32).numpy()
-        return self._buffer().numpy(self.shape).copy()
+        held = self._buffer().numpy(self.shape)
+        return (held.astype(np.uint32) << 16).view(np.float32) if self.dtype is dtypes.bfloat16 else held.copy()
 
     def data(self) -> memoryview:
         """The values as a read-only memoryview of this shape."""
@@ -107,18 +114,25 @@ class Tensor(NNOps, LinalgOps, IndexingOps, RandomOps):
         return self
 
     def assign(self, x: Any) -> Self:
-        """Make this tensor hold the values of x, of the same shape and dtype (ShapeError, DTypeError otherwise); returns self."""
-        new = self._lift(x)
-        if new.shape != self.shape:
-            raise ShapeError(f"assign: a tensor of shape {self.shape} cannot hold shape {new.shape}")
+        """Make this tensor hold the values of x, broadcast to its shape and of its dtype (ShapeError, DTypeError otherwise); returns self."""
+        new = self._lift(x, None if isinstance(x, TensorBase) else self.dtype)
         if new.dtype is not self.dtype:
             raise DTypeError(f"assign: a tensor of dtype {self.dtype.name} cannot hold {new.dtype.name}; cast first")
-        self.uop = new.uop
+        self.uop = new._broadcast_to(self.shape).uop
         return self
 
     # ---- Python protocols -----------------------------------------------------------------------------------
     def __repr__(self) -> str:
         return f"<Tensor {self.dtype.name} {self.shape} on {self.device}>"
+
+    def __format__(self, spec: str) -> str:
+        return format(self.item() if spec else repr(self), spec)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.numpy(), self.dtype)           # copies and pickles hold the values
+
+    def __contains__(self, x: Any) -> bool:
+        return bool(self.eq(x).any().item())
 
     def __len__(self) -> int:
         if not self.ndim:
@@ -173,21 +187,15 @@ class Tensor(NNOps, LinalgOps, IndexingOps, RandomOps):
     def __irshift__(self, x: Any) -> Self: return self._in_place(self >> x, ">>=")
 
 
-def np_dtype(d: np.dtype[Any]) -> DType:
-    """The dtype of a NumPy array. DTypeError for what morok has not: complex numbers, objects, strings."""
-    return to_dtype(d)
-
-
-def scalar_dtype(x: Any) -> DType:
-    return dtypes.bool if isinstance(x, bool) else dtypes.default_int if isinstance(x, int) else dtypes.default_float
-
-
 def buffer_node(data: Any, want: DType | None, device: str) -> UOp:
     """A filled BUFFER node for an array, nested lists, or bytes."""
-    if isinstance(data, (bytes, bytearray, memoryview)):
-        array = np.frombuffer(data, np.uint8)
-    elif isinstance(data, np.ndarray):
-        array = data
+    if isinstance(data, (bytes, bytearray)):
+        want = want or dtypes.uint8
+        if len(data) % want.itemsize:
+            raise ShapeError(f"{len(data)} bytes are no whole number of {want.name} elements, which take {want.itemsize} bytes each")
+        return filled(np.frombuffer(data, NUMPY[want]), want, device)
+    if isinstance(data, (np.ndarray, memoryview)):
+        array = np.asarray(data)
     elif isinstance(data, (list, tuple)):
         array = from_lists(data)
         if want is None:
@@ -196,17 +204,20 @@ def buffer_node(data: Any, want: DType | None, device: str) -> UOp:
         array = np.asarray(data)
     else:
         raise DTypeError(f"cannot make a tensor of {type(data).__name__} {data!r}; give an array, nested lists or a number")
-    if array.dtype.byteorder == ">" or (array.dtype.byteorder == "=" and os.sys.byteorder == "big"):    # type: ignore[attr-defined]
-        array = array.astype(array.dtype.newbyteorder("<"))
-    own = np_dtype(array.dtype) if array.size or array.dtype.kind in "biuf" else want or dtypes.default_float
-    want = want or own
-    if want is not own and want is not dtypes.bfloat16:
-        array = convert(array, want)
-        own = want
-    array = np.ascontiguousarray(array).reshape(array.shape)
-    node = new_buffer_node(array.shape, own, device)
-    attach(node, Buffer.from_numpy(array, own))
-    return node if want is own else UOp(Op.CAST, want, (node,))
+    own = to_dtype(array.dtype)
+    if want in (None, own):
+        return filled(array, own, device)
+    if want is dtypes.bfloat16:
+        return UOp(Op.CAST, want, (filled(array, own, device),))
+    return filled(convert(array, want), want, device)
+
+
+def filled(array: np.ndarray[Any, Any], dtype: DType, device: str) -> UOp:
+    """A BUFFER node on the memory of an array of this dtype, which is copied only if it is not contiguous, aligned and in native byte order."""
+    array = np.require(array, array.dtype.newbyteorder("="), ("C", "A"))
+    node = new_buffer_node(array.shape, dtype, device)
+    attach(node, Buffer.from_numpy(array, dtype))
+    return node
 
 
 def from_lists(data: Any) -> np.ndarray[Any, Any]:
@@ -222,8 +233,13 @@ def from_lists(data: Any) -> np.ndarray[Any, Any]:
 
 
 def convert(array: np.ndarray[Any, Any], want: DType) -> np.ndarray[Any, Any]:
-    """Host data in another dtype. DTypeError for integers that do not fit."""
+    """Host data in another dtype, by the rules of CAST. DTypeError for integers that do not fit."""
     if want.is_int and array.dtype.kind in "iu" and array.size and not (want.min <= array.min() and array.max() <= want.max):
         raise DTypeError(f"values from {array.min()} to {array.max()} do not fit {want.name}, which holds {want.min} to {want.max}")
     with np.errstate(over="ignore", invalid="ignore"):
-        return array.astype(NUMPY[want])
+        if not want.is_int or array.dtype.kind != "f":
+            return array.astype(NUMPY[want])
+        low, high = int(want.min), int(want.max)
+        wide = np.nan_to_num(array.astype(np.float64), nan=0.0)
+        out = np.where((wide > low) & (wide < high), wide, 0.0).astype(NUMPY[want])
+        return np.where(wide >= high, NUMPY[want].type(high), np.where(wide <= low, NUMPY[want].type(low), out))

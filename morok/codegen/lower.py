@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from ..errors import IRError
 from ..uop import Op, UOp, loop_key
+from ..uop.linear import linear
 from .phases import Phases, vector_axis
 from .values import Scope, sorted_lanes
 
@@ -37,7 +38,16 @@ class Lower(Phases):
         valid = index.src[2] if len(index.src) > 2 else None
         for need in (*self.atoms(index.src[1]), *(self.mask_needs(valid) if valid is not None else ())):
             self.get(need, s, along)
+        self.streaming = bool(st.arg) and valid is None and self.lines_aligned(index.src[1], along)
+        self.fenced |= self.streaming
         self.store(index.src[0], index.src[1], valid, self.get(value, s, along), lanes, s, along)
+        self.streaming = False
+
+    def lines_aligned(self, idx: UOp, along: UOp | None) -> bool:
+        """Every register goes to an address that is a multiple of its size."""
+        c0, terms = linear(idx)
+        return along is not None and terms.get(along) == 1 and along.arg.extent % self.width == 0 and c0 % self.width == 0 and all(
+            k % self.width == 0 for r, k in terms.items() if r is not along)
 
     def function(self, name: str) -> tuple[str, int]:
         """LLVM IR of the kernel as `void name(ptr args, i64 start, i64 end, ptr scratch)`, and the number of its arguments."""
@@ -51,7 +61,7 @@ class Lower(Phases):
         actual = ", ".join([f"ptr %p{i}" for i in range(n)] + ["i64 %start", "i64 %end", "ptr %scratch"])
         lines = [f"@zeros = private constant [{SPARE} x i8] zeroinitializer, align 64", "",
                  f"define internal void @body({params}) noinline nounwind {{", "entry:", f"  %trash = alloca [{SPARE} x i8], align 64",
-                 *self.entry, *root.lines, "  ret void", "}", "",
+                 *self.entry, *root.lines, *(["  fence seq_cst"] if self.fenced else []), "  ret void", "}", "",
                  f"define void @{name}(ptr %args, i64 %start, i64 %end, ptr %scratch) nounwind {{", *unpack,
-                 f"  call void @body({actual})", "  ret void", "}", "", *sorted(self.decls), ""]
+                 f"  call void @body({actual})", "  ret void", "}", "", *sorted(self.decls), *(["!0 = !{i32 1}"] if self.fenced else []), ""]
         return "\n".join(lines), n

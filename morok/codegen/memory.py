@@ -18,6 +18,7 @@ class Memory(Masks):
     def __init__(self, width: int) -> None:
         super().__init__(width)
         self.buffers: dict[UOp, str] = {}                      # STAGE → address of its scratch
+        self.streaming = self.fenced = False                   # stores go past the caches now; some did
 
     # ---- addresses -----------------------------------------------------------------------------------
     def base(self, buf: UOp, sc: Scope) -> str:
@@ -161,7 +162,9 @@ class Memory(Masks):
         """One register to contiguous memory, where the mask is on."""
         t, out = vector(memory_type(dt), w), self.out(sc)
         r = self.to_memory(out, dt, w, r)
-        if m is True:
+        if m is True and self.streaming and w is not None:
+            sc.lines.append(f"  store {t} {r}, ptr {p}, align {w * dt.itemsize}, !nontemporal !0")
+        elif m is True:
             sc.lines.append(f"  store {t} {r}, ptr {p}, align {dt.itemsize}")
         elif w is None or m.lanes is None:
             sc.lines.append(f"  store {t} {r}, ptr {out(f'select i1 {m.reg}, ptr {p}, ptr %trash')}, align {dt.itemsize}")

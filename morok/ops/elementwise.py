@@ -9,7 +9,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 from ..dtype import dtypes, promote, to_dtype
 from ..errors import DTypeError
 from ..uop import Op, UOp
-from .base import TensorBase, broadcast_shapes, python_number
+from .base import Scalar, TensorBase, broadcast_shapes, python_number
 
 LN2, LN10, SQRT_HALF = math.log(2), math.log(10), math.sqrt(0.5)
 # (atan(r)/r - 1) / r**2 in r**2 on [0, 0.1716], Chebyshev interpolants: 2.4e-9, 6.8e-18
@@ -23,7 +23,7 @@ P = ParamSpec("P")
 def composed(f: Callable[Concatenate[T, P], T]) -> Callable[Concatenate[T, P], T]:
     """Method of several steps on floats: integers become the default float, halves are computed in float32 and rounded once, at the end."""
     @functools.wraps(f)
-    def method(self: T, *args: P.args, **options: P.kwargs) -> T:
+    def method(self: T, /, *args: P.args, **options: P.kwargs) -> T:
         x = self._float_input()
         return f(x, *args, **options) if x.dtype.itemsize > 2 else f(x._cast_to(dtypes.float32), *args, **options)._cast_to(x.dtype)
     return method
@@ -128,7 +128,7 @@ class ElementwiseOps(TensorBase):
         b = x._cast_to(self.dtype)
         q = self._binary(Op.DIV, b).floor()
         rest = q.eq(0)._pick(self, self._new(UOp(Op.FMA, self.dtype, ((-q).uop, b.uop, self.uop))))
-        large = rest.ne(0).logical_and((rest < 0).ne(b < 0)).logical_and(rest.eq(rest))
+        large = ((rest < 0) & (b > 0)) | ((rest > 0) & (b < 0))
         return self.isinf()._pick(self - self, large._pick(q - 1, q))
 
     def idiv(self, x: Any, reverse: Any = False) -> Self:
@@ -327,13 +327,15 @@ class ElementwiseOps(TensorBase):
 
     def where(self, x: Any, y: Any) -> Self:
         """x where self holds, else y. Shapes broadcast, x and y promote; a number takes the other's dtype. Numbers in self count as x != 0."""
-        x, y = (self._lift(t) if isinstance(t, (list, tuple)) or getattr(t, "ndim", 0) else python_number(t) for t in (x, y))
-        anchor = next((t for t in (x, y) if isinstance(t, TensorBase)), None)
-        if anchor is None:                                      # two numbers; bools make no other kind of them
-            anchor = self._constant(False, dtypes.bool)
-            anchor = anchor._lift(x) if isinstance(y, type(True)) else anchor._lift(y) if isinstance(x, type(True)) else (anchor._lift(x) + anchor._lift(y))
-        a, b = anchor._lift(x), anchor._lift(y)
-        dtype = promote(a.dtype, b.dtype)
+        values: list[Any] = [n if isinstance(n := python_number(t), (bool, int, float)) else self._lift(t) for t in (x, y)]
+        anchor: Self | None = next((t for t in values if isinstance(t, TensorBase)), None)       # type: ignore[assignment]
+        if anchor is None:
+            weakest = self._constant(False, dtypes.bool)
+            dtype = promote(*(weakest._scalar_dtype(n) for n in values))
+            a, b = (self._constant(n, dtype) for n in values)
+        else:
+            a, b = (anchor._lift(t) for t in values)
+            dtype = promote(a.dtype, b.dtype)
         shape = broadcast_shapes(self.shape, a.shape, b.shape, what="condition and values")
         return self.cast(dtypes.bool)._broadcast_to(shape)._pick(a._cast_to(dtype)._broadcast_to(shape), b._cast_to(dtype)._broadcast_to(shape))
 
@@ -342,6 +344,7 @@ class ElementwiseOps(TensorBase):
         """Square root, rounded correctly; NaN for negative numbers."""
         return self._function(Op.SQRT)
 
+    @composed
     def rsqrt(self) -> Self:
         """1 / sqrt(self)."""
         return self.sqrt().reciprocal()
@@ -362,23 +365,25 @@ class ElementwiseOps(TensorBase):
         """Logarithm to base 2, exact for powers of two."""
         return self._function(Op.LOG2)
 
+    @composed
     def log10(self) -> Self:
-        """Logarithm to base 10."""
+        """Logarithm to base 10, within 3 ulp."""
         return self.log() * (1 / LN10)
 
+    @composed
     def log1p(self) -> Self:
-        """log(1 + self), accurate near 0."""
-        x = self._float_input()
-        u = x + 1.0
+        """log(1 + self), accurate near 0: within 3 ulp."""
+        u = self + 1.0
         exact = u.eq(1.0).logical_or(u.eq(math.inf))
-        return exact._pick(x, u.log() * (x / (u - 1.0)))
+        return exact._pick(self, u.log() * (self / (u - 1.0)))
 
+    @composed
     def expm1(self) -> Self:
-        """exp(self) - 1, accurate near 0."""
-        x = self._float_input()
-        t = (x * 0.5).tanh()                                    # 2t / (1 - t) is exact algebra; near 0 it loses nothing
+        """exp(self) - 1, accurate near 0: within 3 ulp."""
+        t = (self * 0.5).tanh()                                 # 2t / (1 - t) is exact algebra; near 0 it loses nothing
         near = t * 2.0 / (1.0 - t)
-        return (x.abs() < 1.0)._pick(near, x.exp() - 1.0)
+        a = self.abs()
+        return (a < 1.0)._pick((a < 2.0 ** -60)._pick(self, near), self.exp() - 1.0)
 
     def sin(self) -> Self:
         """Sine, of the whole range."""
@@ -396,15 +401,66 @@ class ElementwiseOps(TensorBase):
         """Hyperbolic tangent."""
         return self._function(Op.TANH)
 
-    def sinh(self) -> Self:
-        """Hyperbolic sine."""
-        e = self.expm1()
-        return (e + e / (e + 1.0)) * 0.5
+    def _odd(self, y: Self) -> Self:
+        """y, made for |self|, with the sign of self; zeros and NaN of self stay."""
+        return (self < 0)._pick(-y, (self > 0)._pick(y, self))
 
+    @composed
+    def sinh(self) -> Self:
+        """Hyperbolic sine, within 3 ulp."""
+        a = self.abs()
+        e, half = a.expm1(), (a * 0.5).exp()
+        return self._odd((a < 20.0)._pick((e + e / (e + 1.0)) * 0.5, half * 0.5 * half))
+
+    @composed
     def cosh(self) -> Self:
-        """Hyperbolic cosine."""
-        e = self._float_input().abs().exp()
-        return (e + e.reciprocal()) * 0.5
+        """Hyperbolic cosine, within 3 ulp."""
+        half = (self.abs() * 0.5).exp()                         # its square could overflow where the result does not
+        return half * 0.5 * half + 0.5 / half / half
+
+    @composed
+    def asin(self) -> Self:
+        """Inverse sine, within 4 ulp; NaN outside of [-1, 1]."""
+        return (self / ((1.0 - self) * (1.0 + self)).sqrt()).atan()
+
+    @composed
+    def acos(self) -> Self:
+        """Inverse cosine, within 4 ulp; NaN outside of [-1, 1]."""
+        return ((1.0 - self) / (1.0 + self)).sqrt().atan() * 2.0
+
+    @composed
+    def atan(self) -> Self:
+        """Inverse tangent, within 3 ulp."""
+        a = self.abs()
+        outer, middle = a > 2.414213562373095, a > 0.4142135623730950       # tan(3/8 pi), tan(pi/8); beyond them turned by pi/2 and pi/4
+        one = self._constant(1.0, self.dtype)._broadcast_to(self.shape)
+        r = outer._pick(-one, middle._pick(a - one, a)) / outer._pick(a, middle._pick(a + one, one))
+        z, terms = r * r, ATAN_64 if self.dtype is dtypes.float64 else ATAN_32
+        p = one * terms[0]
+        for c in terms[1:]:
+            p = p * z + c
+        turn = outer._pick(one * (math.pi / 2), middle._pick(one * (math.pi / 4), one * 0.0))
+        return self._odd(turn + (r + r * z * p))
+
+    @composed
+    def asinh(self) -> Self:
+        """Inverse hyperbolic sine, within 4 ulp."""
+        a = self.abs()
+        near = (a + a * a / ((a * a + 1.0).sqrt() + 1.0)).log1p()
+        return self._odd((a < 2.0 ** 28)._pick(near, a.log() + LN2))
+
+    @composed
+    def acosh(self) -> Self:
+        """Inverse hyperbolic cosine, within 4 ulp; NaN below 1."""
+        t = self - 1.0
+        near = (t + (t * (t + 2.0)).sqrt()).log1p()
+        return (self < 2.0 ** 28)._pick(near, self.log() + LN2)
+
+    @composed
+    def atanh(self) -> Self:
+        """Inverse hyperbolic tangent, within 4 ulp; NaN outside of [-1, 1]."""
+        a = self.abs()
+        return self._odd((a * 2.0 / (1.0 - a)).log1p() * 0.5)
 
     def erf(self) -> Self:
         """Error function."""
@@ -422,9 +478,18 @@ class ElementwiseOps(TensorBase):
         """Rounded toward zero; integers stay."""
         return self._unary(Op.TRUNC) if self.dtype.is_float else self
 
-    def round(self) -> Self:
-        """Rounded to the nearest whole number, halves to even; integers stay."""
-        return self._unary(Op.RINT) if self.dtype.is_float else self
+    def round(self, decimals: Any = 0) -> Self:
+        """Rounded to the nearest multiple of 10 ** -decimals, halves to even; integers stay (DTypeError for negative decimals)."""
+        if not self.dtype.is_float and decimals < 0:
+            raise DTypeError(f"round(decimals={decimals}) is not defined on {self.dtype.name}; cast to a float first")
+        return self._round_floats(decimals) if self.dtype.is_float else self
+
+    def _round_floats(self, decimals: Any) -> Self:
+        if decimals == 0:
+            return self._unary(Op.RINT)
+        unit, x = math.pow(10, abs(decimals)), self if self.dtype.itemsize > 2 else self._cast_to(dtypes.float32)
+        out = (x * unit)._unary(Op.RINT) / unit if decimals > 0 else (x / unit)._unary(Op.RINT) * unit
+        return out._cast_to(self.dtype)
 
     # ---- activations ----------------------------------------------------------------------------------------------------
     def relu(self) -> Self:
@@ -440,49 +505,51 @@ class ElementwiseOps(TensorBase):
         x = self._float_input()
         return (x < 0)._pick(x * neg_slope, x)
 
+    @composed
     def elu(self, alpha: Any = 1.0) -> Self:
         """self, below 0 alpha * (exp(self) - 1)."""
-        x = self._float_input()
-        return (x < 0)._pick(x.minimum(0).expm1() * alpha, x)
+        return (self < 0)._pick(self.minimum(0).expm1() * alpha, self)
 
+    @composed
     def sigmoid(self) -> Self:
         """1 / (1 + exp(-self)), accurate on both tails."""
-        x = self._float_input()
-        return (1.0 + (-x).exp()).reciprocal()
+        return (1.0 + (-self).exp()).reciprocal()
 
+    @composed
     def logsigmoid(self) -> Self:
-        """log(sigmoid(self))."""
+        """log(sigmoid(self)), without overflow."""
         return -(-self).softplus()
 
-    def softplus(self, beta: Any = 1.0) -> Self:
+    @composed
+    def softplus(self, beta: Scalar = 1.0) -> Self:
         """log(1 + exp(beta * self)) / beta, without overflow."""
-        x = self._float_input() * beta
-        out: Self = x.maximum(0).add((-x.abs()).exp().log1p()).mul(1 / beta)
-        return out
+        x = self * beta
+        return (x.maximum(0) + (-x.abs()).exp().log1p()) * (1 / beta)
 
+    @composed
     def softsign(self) -> Self:
         """self / (1 + |self|)."""
-        x = self._float_input()
-        return x / (x.abs() + 1.0)
+        return self / (self.abs() + 1.0)
 
+    @composed
     def silu(self) -> Self:
         """self * sigmoid(self)."""
-        x = self._float_input()
-        return x * x.sigmoid()
+        return self * self.sigmoid()
 
     def swish(self) -> Self:
         """Same as `silu`."""
         return self.silu()
 
+    @composed
     def gelu(self, approximate: str = "tanh") -> Self:
-        """Gaussian error linear unit; approximate: "tanh" for the usual approximation, "none" for the exact one by erf."""
-        x = self._float_input()
-        if approximate == "none":
-            return x * 0.5 * ((x * math.sqrt(0.5)).erf() + 1.0)
-        if approximate != "tanh":
+        """Gaussian error linear unit; approximate: "tanh" for the usual approximation, "none" for the exact one by erf. DTypeError for another word."""
+        if approximate not in ("tanh", "none"):
             raise DTypeError(f"approximate is \"tanh\" or \"none\", not {approximate!r}")
-        return x * 0.5 * ((x * math.sqrt(2 / math.pi) * (x * x * 0.044715 + 1.0)).tanh() + 1.0)
+        if approximate == "none":
+            return self * 0.5 * ((self * SQRT_HALF).erf() + 1.0)
+        return self * 0.5 * ((self * math.sqrt(2 / math.pi) * (self * self * 0.044715 + 1.0)).tanh() + 1.0)
 
+    @composed
     def quick_gelu(self) -> Self:
         """self * sigmoid(1.702 * self)."""
         return self * (self * 1.702).sigmoid()
@@ -491,14 +558,17 @@ class ElementwiseOps(TensorBase):
         """clip(self, min_val, max_val)."""
         return self.clip(min_val, max_val)
 
-    def hardsigmoid(self) -> Self:
-        """clip(self / 6 + 1/2, 0, 1)."""
-        return (self * (1 / 6) + 0.5).clip(0, 1)
+    @composed
+    def hardsigmoid(self, alpha: Scalar = 1 / 6, beta: Scalar = 0.5) -> Self:
+        """clip(alpha * self + beta, 0, 1)."""
+        return (self * alpha + beta).clip(0, 1)
 
+    @composed
     def hardswish(self) -> Self:
         """self * relu6(self + 3) / 6."""
         return self * (self + 3).relu6() * (1 / 6)
 
+    @composed
     def mish(self) -> Self:
         """self * tanh(softplus(self))."""
         return self * self.softplus().tanh()

@@ -8,12 +8,12 @@ from typing import Any
 from ..dtype import dtypes
 from ..errors import OptError
 from ..helpers import ceildiv
-from ..program import Chain, Local, Opt, Padto, Stage, Swap, Thread, Unroll, Upcast
+from ..program import Chain, Local, Opt, Padto, Stage, Stream, Swap, Thread, Unroll, Upcast
 from ..uop import Axis, AxisKind, Op, StageArg, UOp, Where, const, identity, loop_key, ranges
 from .kernel import Kernel, closed, exchange
 
 MOST_LANES = 4096
-NAMES = {cls.__name__.upper(): cls for cls in (Upcast, Unroll, Chain, Local, Stage, Thread, Swap, Padto)}
+NAMES = {cls.__name__.upper(): cls for cls in (Upcast, Unroll, Chain, Local, Stage, Stream, Thread, Swap, Padto)}
 
 
 def apply_opts(ast: UOp, opts: Iterable[Opt]) -> UOp:
@@ -25,7 +25,7 @@ def apply_opts(ast: UOp, opts: Iterable[Opt]) -> UOp:
 
 def apply_opt(ast: UOp, opt: Opt) -> UOp:
     """The kernel after one action."""
-    if any(u.op is Op.STAGE and u.src[0].op is Op.LOAD and u.arg.where is Where.LOCAL for u in ast.toposort()) and not isinstance(opt, Stage):
+    if not isinstance(opt, (Stage, Stream)) and any(u.op is Op.STAGE and u.src[0].op is Op.LOAD and u.arg.where is Where.LOCAL for u in ast.toposort()):
         raise OptError(f"{opt}: STAGE comes last, because its layout depends on all other actions")
     return _ACTIONS[type(opt)](ast, opt)
 
@@ -197,6 +197,16 @@ def _stage_size(stage: UOp) -> int:
     return size
 
 
+def stream(ast: UOp, opt: Stream) -> UOp:
+    """A store writes whole cache lines to memory without reading them into the caches first.
+
+        y[i..i+15] = v                   STREAM(0)        y[i..i+15] = v, not kept in the caches
+    """
+    if not 0 <= opt.store < len(ast.src):
+        raise OptError(f"{opt}: the kernel has {len(ast.src)} stores")
+    return UOp(Op.SINK, ast.dtype, tuple(s.replace(arg=True) if i == opt.store else s for i, s in enumerate(ast.src)))
+
+
 # ---- staging an operand ----------------------------------------------------------------------------------
 def stage(ast: UOp, opt: Stage) -> UOp:
     """Copy the part of an operand that the loops inside an axis read into local scratch, laid out as it is read.
@@ -236,4 +246,4 @@ def _row_major(rs: list[UOp]) -> UOp:
 
 
 _ACTIONS: dict[type[Opt], Callable[[UOp, Any], UOp]] = {
-    Upcast: upcast, Unroll: unroll, Chain: chain, Local: local, Thread: thread, Swap: swap, Padto: padto, Stage: stage}
+    Upcast: upcast, Unroll: unroll, Chain: chain, Local: local, Thread: thread, Swap: swap, Padto: padto, Stage: stage, Stream: stream}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ..dtype import dtypes
 from ..errors import OptError
-from ..program import Chain, Local, Opt, Padto, Stage, Swap, Thread, Unroll, Upcast
+from ..program import Chain, Local, Opt, Padto, Stage, Stream, Swap, Thread, Unroll, Upcast
 from ..target import Target
 from ..uop import AxisKind, GroupOp, Op, UOp
 from ..uop.lanes import lane_width
@@ -15,6 +15,7 @@ from .kernel import Access, Kernel, access, closed
 
 THREAD_WORK = 200_000            # simple operations from which a second core pays for waking it
 TAPS = 32                        # reductions up to this length are written out
+STREAM_BYTES = 8 << 20         # stores of so much go past the caches: nothing of it would still be there when it is read
 PAGE_STRIDE = 512               # bytes between rows from which a panel is packed
 
 
@@ -45,13 +46,15 @@ class Schedule:
         return extent % n == 0 or self.add(Padto(axis, n))
 
 
-def hand_coded(ast: UOp, target: Target) -> list[Opt]:
-    """The schedule of a kernel on a machine, by the first rule that knows its kind."""
+def hand_coded(ast: UOp, target: Target, aligned: bool = False) -> list[Opt]:
+    """The schedule of a kernel on a machine, by the first rule that knows its kind. aligned: what it stores to begins at a multiple of 64 bytes."""
     s = Schedule(ast, target)
     for rule in (scan, product, row_reduction, column_reduction, elementwise):
         if rule(s):
             break
     threads(s)
+    if aligned:
+        streams(s)
     return s.opts
 
 
@@ -314,3 +317,16 @@ def threads(s: Schedule) -> None:
     best = next((r for r in loops if r.arg.extent >= 4 * n), None) or max(loops, key=lambda r: r.arg.extent)
     if best.arg.extent >= 2:
         s.add(Thread(best.arg.id))
+
+
+def streams(s: Schedule) -> None:
+    """Large outputs of kernels that memory holds up are written past the caches, a whole line at a time."""
+    k = s.raw
+    if k.stages or k.scans or find_product(k) is not None:
+        return
+    for i, st in enumerate(k.ast.src):
+        size = math.prod(r.arg.extent for r in st.free) * st.src[0].dtype.itemsize
+        step = s.width * max(st.src[0].dtype.itemsize, 1)
+        whole = all(c % s.width == 0 for r, c in k.stores[i].strides.items() if c != 1) and not k.stores[i].opaque
+        if size >= STREAM_BYTES and whole and step % 32 == 0:
+            s.add(Stream(i))

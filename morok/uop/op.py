@@ -34,7 +34,7 @@ class Op(Enum):
     RANGE = auto()        # ()                 arg: Axis; dtype index
     INDEX = auto()        # (buf, idx[, valid]) buf: PARAM or STAGE; an address. Under valid=False nothing is touched
     LOAD = auto()         # (INDEX)            value at the address; 0 where valid is False
-    STORE = auto()        # (INDEX, value)     void
+    STORE = auto()        # (INDEX, value)     void; arg: True to write past the caches
     REDUCE = auto()       # (x, *ranges)       arg: Op.ADD|MUL|MAX|MIN; closes its ranges
     SCAN = auto()         # (x, range)         arg: Op; value at `range` = reduction of x over 0..range; does not close it
     STAGE = auto()        # (x, widx, *ranges) arg: StageArg(where, size); x stored at widx for all ranges (closed); read by INDEX
