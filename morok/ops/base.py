@@ -3,6 +3,8 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import lru_cache
+from types import CodeType
 from typing import Any, Self
 
 import numpy as np
@@ -15,6 +17,7 @@ from ..uop.fold import cast_value
 
 PACKAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
 Scalar = bool | int | float
+_own_code: dict[CodeType, bool] = {}
 
 
 def python_number(x: Any) -> Any:
@@ -24,10 +27,24 @@ def python_number(x: Any) -> Any:
 
 def user_line() -> str:
     """"file:line" of the nearest caller outside of the package."""
-    f = sys._getframe(1)
-    while f.f_code.co_filename.startswith(PACKAGE) and f.f_back is not None:
+    f = sys._getframe(2)
+    while f.f_back is not None:
+        own = _own_code.get(f.f_code)
+        if own is None:
+            own = _own_code[f.f_code] = f.f_code.co_filename.startswith(PACKAGE)
+        if not own:
+            break
         f = f.f_back
     return f"{f.f_code.co_filename}:{f.f_lineno}"
+
+
+@lru_cache(4096)
+def spread(constant: UOp, shape: tuple[int, ...]) -> UOp:
+    """A scalar constant in every element of a shape; the common ones are kept."""
+    if not shape:
+        return constant
+    ones = UOp(Op.RESHAPE, constant.dtype, (constant,), (1,) * len(shape))
+    return ones if ones.shape == shape else UOp(Op.EXPAND, constant.dtype, (ones,), shape)
 
 
 def broadcast_shapes(*shapes: tuple[int, ...], what: str = "operands") -> tuple[int, ...]:
@@ -140,6 +157,8 @@ class TensorBase:
         """Expanded to `shape`. ShapeError if it does not fit."""
         if self.shape == shape:
             return self
+        if self.uop.op is Op.CONST:
+            return self._new(spread(self.uop, shape))
         ones = (1,) * (len(shape) - self.ndim) + self.shape
         if len(ones) != len(shape) or any(a not in (1, b) for a, b in zip(ones, shape)):
             raise ShapeError(f"cannot broadcast shape {self.shape} to {shape}")

@@ -534,7 +534,7 @@ class ElementwiseOps(TensorBase):
     @composed
     def silu(self) -> Self:
         """self * sigmoid(self)."""
-        return self * self.sigmoid()
+        return self / ((-self).exp() + 1.0)
 
     def swish(self) -> Self:
         """Same as `silu`."""
@@ -547,7 +547,8 @@ class ElementwiseOps(TensorBase):
             raise DTypeError(f"approximate is \"tanh\" or \"none\", not {approximate!r}")
         if approximate == "none":
             return self * 0.5 * ((self * SQRT_HALF).erf() + 1.0)
-        return self * 0.5 * ((self * math.sqrt(2 / math.pi) * (self * self * 0.044715 + 1.0)).tanh() + 1.0)
+        v = self * (-2 * math.sqrt(2 / math.pi)) * (self * self * 0.044715 + 1.0)
+        return self / (v.exp() + 1.0)                           # (1 + tanh(u)) / 2 is 1 / (1 + exp(-2u)), which loses nothing for negative u
 
     @composed
     def quick_gelu(self) -> Self:

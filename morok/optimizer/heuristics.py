@@ -241,12 +241,12 @@ def row_reduction(s: Schedule) -> bool:
 
 def multi_row(s: Schedule, axis: int, n: int, row: UOp) -> None:
     """Several rows side by side: memory gives more to several streams than to one."""
-    at_once = largest((8, 4, 2), row.arg.extent)
+    at_once = largest((4, 2), row.arg.extent)
     lanes = lanes_for(n, 4 * s.width, s.width)
     if lanes > 1 and s.fit(axis, n, lanes):
         s.add(Unroll(axis, lanes, True))
     if at_once > 1 and row.arg.extent // at_once >= 2 * s.target.threads:
-        s.add(Upcast(row.arg.id, min(at_once, 4)))
+        s.add(Upcast(row.arg.id, at_once))
 
 
 def column_reduction(s: Schedule) -> bool:
