@@ -27,11 +27,11 @@ demo: $(VENV)/examples            ## classify real handwritten digits, with accu
 	$(BIN)/python examples/digits.py
 
 test: $(VENV)/test                ## the fast tests, under 8 minutes on two cores
-	$(BIN)/python -m pytest -n $(JOBS) -m "not slow and not timing"
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow and not timing"
 	$(BIN)/python -m pytest -m timing
 
 slow: $(VENV)/test                ## the tests that take minutes
-	$(BIN)/python -m pytest -n $(JOBS) -m slow
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m slow
 
 check: $(VENV)/test               ## style, types, layers, sizes
 	$(BIN)/ruff check .

@@ -6,13 +6,14 @@ import time
 from collections import OrderedDict
 from dataclasses import dataclass, replace
 
+from . import knobs
 from .codegen import lower
 from .errors import CompileError, OptError
 from .optimizer import apply_opts, flops_bytes, hand_coded
 from .program import Opt, OptStrategy, Program, Stream
 from .runtime.device import Device, Loaded
 from .target import Target
-from .uop import Axis, AxisKind, Op, UOp, ranges
+from .uop import Axis, AxisKind, Op, UOp, code, ranges, verify
 
 LIMIT = 512                     # loaded kernels that are remembered
 
@@ -82,7 +83,22 @@ def generate(ast: UOp, device: Device, strategy: OptStrategy, line: str | None =
     start = time.perf_counter()
     opts = choose_opts(ast, device, strategy, aligned)
     optimized = apply_opts(ast, opts)
+    if knobs.SPEC.get():
+        verify("kernel", ast)
+        verify("kernel", optimized)
     entry = f"k_{optimized.key[:24]}"
     program = lower(optimized, device.target, kernel_name(ast), entry)
     flops, size = flops_bytes(ast)
+    show(program, ast, optimized, opts)
     return replace(program, opts=tuple(opts), flops=flops, bytes=size, meta={"line": line, "python_seconds": time.perf_counter() - start, "ast": optimized})
+
+
+def show(program: Program, ast: UOp, optimized: UOp, opts: list[Opt]) -> None:
+    """Print what DEBUG asks for of a kernel that is being compiled."""
+    level = knobs.debug(program.name)
+    if level >= 3:
+        print(f"kernel {program.name}:\n{code(ast)}")
+        if opts:
+            print(f"after {' '.join(map(str, opts))}:\n{code(optimized)}")
+    if level >= 2:
+        print(program.source)

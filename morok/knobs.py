@@ -2,10 +2,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from .errors import KnobError
 
@@ -17,62 +18,82 @@ _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off", "")
 class Knob(Generic[T]):
     """One variable, read from the environment at each use. names: the first is the one to use, the others are understood too."""
     names: tuple[str, ...]
-    kind: str                    # "int", "bool" or "str"
+    kind: str                    # a key of PARSERS
     default: T
     help: str
     in_cache_key: bool = False
-    least: int = 0
 
     def get(self) -> T:
         """The value now. Raises KnobError if the text in the environment is none."""
+        inner = _scoped.get()
+        if inner and self.names[0] in inner:
+            return inner[self.names[0]]         # type: ignore[no-any-return]
         for name in self.names:
-            if name in _scoped:
-                return _scoped[name]    # type: ignore[return-value]
             text = os.environ.get(name)
             if text is not None:
-                return self.parse(name, text)
+                return self.parse(text, f"environment variable {name}")
         return self.default
 
-    def parse(self, name: str, text: str) -> T:
-        if self.kind == "str":
-            return text      # type: ignore[return-value]
-        if self.kind == "bool":
-            if text.strip().lower() in _TRUE + _FALSE:
-                return int(text.strip().lower() in _TRUE)    # type: ignore[return-value]
-            raise KnobError(f"environment variable {name}={text!r} is no truth value; use 1 or 0")
+    def parse(self, text: str, source: str) -> T:
+        """The value that a text means. Raises KnobError, which names `source`, the text and what is allowed."""
+        parser, allowed = PARSERS[self.kind]
         try:
-            value = int(text)
+            return parser(text.strip())         # type: ignore[no-any-return]
         except ValueError:
-            raise KnobError(f"environment variable {name}={text!r} is no whole number; for example {name}={max(self.least, 1)}") from None
-        if value < self.least:
-            raise KnobError(f"environment variable {name}={text!r} is too small; the least value is {self.least}")
-        return value         # type: ignore[return-value]
+            raise KnobError(f"{source}={text!r} is not understood; allowed is {allowed}") from None
 
 
-_scoped: dict[str, int | str] = {}
-DEBUG = Knob(("DEBUG",), "int", 0, "1: a line per kernel; 2: its generated code too; 3: its loops too")
+def _bool(text: str) -> int:
+    if (word := text.lower()) not in (*_TRUE, *_FALSE):
+        raise ValueError
+    return int(word in _TRUE)
+
+
+def _count(text: str) -> int:
+    if (n := int(text)) < 0:
+        raise ValueError
+    return n
+
+
+def _level(text: str) -> str:
+    level, _, only = text.partition("@")
+    return f"{_count(level or '0')}@{only.strip()}"
+
+
+PARSERS: dict[str, tuple[Callable[[str], Any], str]] = {
+    "bool": (_bool, "1 or 0 (also true, yes, on, false, no, off)"),
+    "count": (_count, "a whole number, 0 or more"),
+    "level": (_level, "a level, 0 or more, such as 2, or a level for kernels whose name contains a word, such as 3@r_32"),
+    "text": (str, "any text"),
+}
+
+DEBUG = Knob(("DEBUG",), "level", "0@", "1: a line per kernel that runs; 2: generated code as well; 3: loops, before and after the optimizer, as well")
 MOROK_NOOPT = Knob(("MOROK_NOOPT", "NOOPT"), "bool", 0, "compile every kernel without optimizer actions", True)
-MOROK_THREADS = Knob(("MOROK_THREADS",), "int", 0, "threads that kernels run on; 0: as many as this process may use", True)
-MOROK_DEVICE = Knob(("MOROK_DEVICE", "DEVICE"), "str", "CPU", "device of new tensors")
-MOROK_CACHE_LIMIT = Knob(("MOROK_CACHE_LIMIT",), "int", 1 << 30, "bytes of freed memory that are kept for reuse")
+MOROK_THREADS = Knob(("MOROK_THREADS",), "count", 0, "threads that kernels run on; 0: as many as this process may use", True)
+MOROK_DEVICE = Knob(("MOROK_DEVICE", "DEVICE"), "text", "CPU", "device of new tensors", True)
+MOROK_CACHE_LIMIT = Knob(("MOROK_CACHE_LIMIT",), "count", 1 << 30, "bytes of freed memory that are kept for reuse")
 SPEC = Knob(("SPEC",), "bool", 0, "verify graphs and kernels between stages")
 ALL: "tuple[Knob[int] | Knob[str], ...]" = (DEBUG, MOROK_NOOPT, MOROK_THREADS, MOROK_DEVICE, MOROK_CACHE_LIMIT, SPEC)
+_BY_NAME: "dict[str, Knob[int] | Knob[str]]" = {name: k for k in ALL for name in k.names}
+_scoped: ContextVar[dict[str, Any] | None] = ContextVar("morok_knobs", default=None)     # values by first name, set by `scope`
+
+
+def debug(kernel: str = "") -> int:
+    """The DEBUG level that holds for a kernel of this name."""
+    level, _, only = DEBUG.get().partition("@")
+    return int(level) if only in kernel else 0
 
 
 @contextmanager
 def scope(**values: int | str) -> Iterator[None]:
-    """Set knobs inside a block: `with scope(MOROK_NOOPT=1): ...`. An unknown name is a KnobError."""
-    known = {n: k for k in ALL for n in k.names}
-    for name in values:
-        if name not in known:
-            raise KnobError(f"unknown knob {name!r}; known: {', '.join(sorted(known))}")
-    old = {known[n].names[0]: _scoped.get(known[n].names[0]) for n in values}
-    _scoped.update({known[n].names[0]: v for n, v in values.items()})
+    """Set knobs inside a block, for this thread: `with scope(MOROK_NOOPT=1): ...`. KnobError for an unknown name or a value that it cannot have."""
+    inner = dict(_scoped.get() or {})
+    for name, value in values.items():
+        if name not in _BY_NAME:
+            raise KnobError(f"unknown knob {name!r}; known: {', '.join(sorted(_BY_NAME))}")
+        inner[_BY_NAME[name].names[0]] = _BY_NAME[name].parse(str(int(value) if isinstance(value, bool) else value), name)
+    token = _scoped.set(inner)
     try:
         yield
     finally:
-        for name, v in old.items():
-            if v is None:
-                _scoped.pop(name, None)
-            else:
-                _scoped[name] = v
+        _scoped.reset(token)

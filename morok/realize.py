@@ -118,10 +118,12 @@ def compiled(schedule: Schedule, strategy: OptStrategy, count: int) -> Plan:
     outputs = tuple(number(o) for o in schedule.outputs)
     slots = [tuple((number(v.buffer), v.offset * v.buffer.dtype.itemsize) for v in item.views) for item in schedule.items]
     last = {k: i for i, args in enumerate(slots) for k, _ in args if k not in outputs}
-    fresh = {k for k in made if k >= count}                     # own memory, which is aligned
-    steps = tuple(Step(get_kernel(item.ast, device, strategy, item.line, all(k in fresh and not o for k, o in args[:item.outputs])), args, tuple(dict.fromkeys(k for k, _ in args if last.get(k) == i)))
-                  for i, (item, args) in enumerate(zip(schedule.items, slots, strict=True)))
-    plan = Plan(device, steps, made, outputs)
+    steps = []
+    for i, (item, args) in enumerate(zip(schedule.items, slots, strict=True)):
+        aligned = all(k >= count and not offset for k, offset in args[:item.outputs])      # own memory is, an input or a part of a buffer need not be
+        kernel = get_kernel(item.ast, device, strategy, item.line, aligned)
+        steps.append(Step(kernel, args, tuple(dict.fromkeys(k for k, _ in args if last.get(k) == i))))
+    plan = Plan(device, tuple(steps), made, outputs)
     with _lock:
         _plans[key] = plan
         if len(_plans) > LIMIT:
@@ -160,7 +162,7 @@ def execute(plan: Plan, inputs: Sequence[UOp]) -> list[UOp]:
 def launch(kernel: Kernel, addresses: list[int], device: Device) -> None:
     """Run one kernel and tell whoever listens."""
     p = kernel.program
-    debug = knobs.DEBUG.get()
+    debug = knobs.debug(p.name)
     if not (_profiles or debug):
         device.run(kernel.address, addresses, p.chunks, p.scratch)
         return

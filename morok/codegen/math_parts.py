@@ -13,24 +13,26 @@ class Format:
     """A binary float type seen as bits."""
     dtype: DType
     integer: DType
+    unsigned: DType
     mantissa: int                # stored bits
     bias: int
     magic: float                 # 1.5 * 2**mantissa: adding it rounds to a whole number, which then stands in the low bits
 
 
-F32 = Format(dtypes.float32, dtypes.int32, 23, 127, 1.5 * 2.0 ** 23)
-F64 = Format(dtypes.float64, dtypes.int64, 52, 1023, 1.5 * 2.0 ** 52)
+F32 = Format(dtypes.float32, dtypes.int32, dtypes.uint32, 23, 127, 1.5 * 2.0 ** 23)
+F64 = Format(dtypes.float64, dtypes.int64, dtypes.uint64, 52, 1023, 1.5 * 2.0 ** 52)
+F64_LOW = 0x4330000000000000     # bits of 2**52: what is or-ed below them is a whole number
 INF, NAN = float("inf"), float("nan")
 
-# 2/pi in pieces of 29 bits: a piece times a float32 is exact in float64
-TWO_OVER_PI_29 = (0.636619770899415, 1.4681663246252086e-09, 2.2760100671971816e-18, 5.8812147387730434e-27, 1.0346868700836215e-35,
-                  3.783256351091319e-45, 3.720474878517739e-53)
-# the first 1200 bits of 2/pi, 24 to a word
-TWO_OVER_PI_24 = (
-    10680707, 7228996, 1387004, 2578385, 16069853, 12639074, 9804092, 4427841, 16666979, 11263675, 12935607, 2387514, 4345298, 14681673, 3074569,
-    13734428, 16653803, 1880361, 10960616, 8533493, 3062596, 8710556, 7349940, 6258241, 3772886, 3769171, 3798172, 8675211, 12450088, 3874808, 9961438,
-    366607, 15675153, 9132554, 7151469, 3571407, 2607881, 12013382, 4155038, 6285869, 7677882, 13102053, 15825725, 473591, 9065106, 15363067, 6271263,
-    9264392, 5636912, 4652155)
+# 1/(2 pi) in pieces of 29 bits, a product of which with a float32 is exact in float64, and the rest: all of it, and from the third piece on
+TURN = ((0.15915494272485375, 3.6704158115630214e-10, 5.690025167992954e-19, 1.470303687279978e-27),
+        (5.690025167992954e-19, 1.4703036846932608e-27, 2.5867171752090537e-36, 9.458140970740169e-46))
+# the first 1219 bits of 1/(2 pi), 53 to a word
+TURN_WORDS = (
+    1433540284805664, 5957137479487989, 1860064896635571, 1390943429720389, 5020298653118683, 5144493106191662, 13822778938275,
+    1274606832502572, 2618186147303855, 5962356354247068, 3945969191208999, 1767297002589415, 7404395570781948, 5211350100443133,
+    7893600668900899, 798806392691533, 5619025154952634, 4299362769199082, 1599398431227260, 6691545962833886, 1452770359377327,
+    7619584807961952, 1795012743845719)
 PIO2, PIO2_LOW = 1.5707963267948966, 6.123233995736766e-17
 
 
@@ -54,6 +56,11 @@ def rint(x: UOp) -> UOp:
     return unary(Op.RINT, x)
 
 
+def flip(x: UOp, sign: UOp, f: Format) -> UOp:
+    """x with its sign exchanged where the top bit of `sign` is set."""
+    return (x.bitcast(f.unsigned) ^ sign).bitcast(f.dtype)
+
+
 def choose(cond: UOp, x: UOp | float, y: UOp) -> UOp:
     """x where cond, else y."""
     return cond.where(x if isinstance(x, UOp) else y.const_like(x), y)
@@ -65,43 +72,37 @@ def with_sign_of(magnitude: UOp, x: UOp, f: Format) -> UOp:
     return (magnitude.bitcast(f.integer) | bits).bitcast(f.dtype)
 
 
-def round_by_magic(x: UOp, f: Format) -> tuple[UOp, UOp]:
-    """The nearest whole number as a float and as an integer; |x| < 2**(mantissa - 1)."""
-    t = x + f.magic
-    return t - f.magic, t.bitcast(f.integer) - magic_bits(f)
+def rounded(x: UOp, factor: float, f: Format, bias: int) -> tuple[UOp, UOp]:
+    """(n, i): n is the whole number next to x * factor, and the low bits of i are n + bias; |n| + bias < 2**(mantissa - 1)."""
+    magic = f.magic + bias
+    t = x + magic if factor == 1.0 else x.fma(factor, magic)
+    return t - magic, t.bitcast(f.unsigned)
 
 
-def magic_bits(f: Format) -> int:
-    return 0x4B400000 if f is F32 else 0x4338000000000000
-
-
-def power_of_two(i: UOp, f: Format) -> UOp:
-    """2**i for i in the normal range of exponents."""
-    return ((i + f.bias) << f.mantissa).bitcast(f.dtype)
+def times_power(y: UOp, i: UOp, f: Format) -> UOp:
+    """y * 2**n for a normal power, where i ends in n + f.bias."""
+    return y * (i << f.mantissa).bitcast(f.dtype)
 
 
 def scale(y: UOp, i: UOp, f: Format) -> UOp:
-    """y * 2**i in two steps, so that subnormal results are rounded once and too large ones are infinite."""
+    """y * 2**n in two steps, where i ends in n + 2 * f.bias: subnormal results are rounded once, too large ones are infinite."""
     half = i >> 1
-    return y * power_of_two(half, f) * power_of_two(i - half, f)
+    return times_power(times_power(y, half, f), i - half, f)
 
 
 def split_exponent(x: UOp, f: Format) -> tuple[UOp, UOp]:
     """Positive finite x as m * 2**e with m in [sqrt(1/2), sqrt(2)); e as a float. Subnormals are scaled up first."""
-    least = 2.0 ** (1 - f.bias)
-    tiny = x < least
-    bits = choose(tiny, x * 2.0 ** (f.mantissa + 1), x).bitcast(f.integer)
+    up = f.mantissa + 1
+    tiny = x < 2.0 ** (1 - f.bias)
+    bits = choose(tiny, x * 2.0 ** up, x).bitcast(f.unsigned)
     root = 0x3F3504F3 if f is F32 else 0x3FE6A09E667F3BCD       # bits of sqrt(1/2)
-    shifted = bits - root
-    e = shifted >> f.mantissa
-    m = ((shifted & ((1 << f.mantissa) - 1)) + root).bitcast(f.dtype)
-    e = e - choose(tiny, const(f.mantissa + 1, f.integer), const(0, f.integer))
-    return m, whole_to_float(e, f)
-
-
-def whole_to_float(i: UOp, f: Format) -> UOp:
-    """A small integer as a float: its bits under the magic constant's."""
-    return (i + magic_bits(f)).bitcast(f.dtype) - f.magic
+    one = 1 << f.mantissa
+    above = bits + choose(tiny, (2 * f.bias - up) * one - root, const(2 * f.bias * one - root, f.unsigned))
+    m = ((above & (one - 1)) + root).bitcast(f.dtype)
+    e = above >> f.mantissa                                     # e + 2 * bias
+    if f is F32:
+        return m, e.bitcast(f.integer).cast(f.dtype) - 2.0 * f.bias
+    return m, (e | F64_LOW).bitcast(f.dtype) - (2.0 ** 52 + 2 * f.bias)
 
 
 def log_specials(x: UOp, y: UOp) -> UOp:
@@ -115,51 +116,63 @@ def log_specials(x: UOp, y: UOp) -> UOp:
 def reduce_32(x: UOp) -> tuple[UOp, UOp]:
     """(r, q) in float64 with x = (q + 4k) * pi/2 + r and |r| <= pi/4, for float64 x that are float32 values.
 
-    x * 2/pi modulo 4, piece by piece of 2/pi: each product is exact, so only the last additions round.
+    x / (2 pi) modulo 1, piece by piece: large pieces are exact and small ones come after the quarters are taken off, so a remainder near 0 keeps its digits.
+    From 2**83 on, x times the first two pieces is whole.
     """
-    s = q = x.const_like(0.0)
-    for piece in TWO_OVER_PI_29:
-        p = x * piece
-        s = s + rint(p * 0.25).fma(-4.0, p)
-        n = rint(s)
-        s, q = s - n, q + n
-    return s * PIO2, q
+    far = absolute(x) >= 2.0 ** 83
+    *pieces, rest = (far.where(x.const_like(b), a) for a, b in zip(*TURN, strict=True))
+    f0, f1, f2 = (p - rint(p) for p in (x * piece for piece in pieces))
+    q = rint((x.fma(rest, f2) + (f0 + f1)) * 4.0)
+    return x.fma(rest, (q.fma(-0.25, f0) + f1) + f2) * (4 * PIO2), q
 
 
 def reduce_64(x: UOp) -> tuple[UOp, UOp, UOp]:
-    """(r, low, q) with x = (q + 4k) * pi/2 + r + low and |r| <= pi/4, for all float64 x.
+    """(r, low, q) with x = (q + 4k) * pi/2 + r and |r| <= pi/4, r + low to twice the precision, for all float64 x.
 
-    The exponent of x picks the words of 2/pi that matter; x in two halves times a word is exact.
+    The exponent of x picks the five words of 1/(2 pi) that matter. A product is kept as its rounded value and what the rounding lost; whole turns are
+    dropped from it, and a quarter turn's multiple is taken off before anything is rounded, so that a remainder near 0 keeps its digits.
     """
     f = F64
-    e = ((x.bitcast(f.integer) >> 52) & 0x7FF) - f.bias
-    k = (choose(e < 56, const(0, f.integer), e - 56) * 43691) >> 20     # (e - 56) // 24 words give multiples of 4
-    words = pick_words(k, 9)
-    down = power_of_two(const(0, f.integer) - k * 12, f)
-    scaled = x * down * down                                    # so that word j stands at 2**(-24 * (j + 1))
-    high = (scaled.bitcast(f.integer) & ~((1 << 27) - 1)).bitcast(f.dtype)
-    low = scaled - high
-    s = t = q = x.const_like(0.0)
-    for j, w in enumerate(words):
-        for part in (high, low):
-            p = part * (w * 2.0 ** (-24 * (j + 1)))
-            y = rint(p * 0.25).fma(-4.0, p)
-            total = s + y
-            back = total - s
-            t = t + ((s - (total - back)) + (y - back))          # what the addition lost
-            n = rint(total)
-            s, q = total - n, q + n
-    total = s + t
-    t = t - (total - s)
-    r = total * PIO2
-    rest = total.fma(PIO2, -r) + total.fma(PIO2_LOW, t * PIO2)
-    return r, rest, q
+    e = (x.bitcast(f.unsigned) >> f.mantissa) & 0x7FF
+    k = (choose(e < f.bias + 105, f.bias + 52, e) - (f.bias + 52)) * 1237 >> 16                  # // 53; from 2**52 on, x times a left-out word is whole
+    near = x * ((f.bias - k * 53) << f.mantissa).bitcast(f.dtype)
+    parts = []
+    for j, w in enumerate(pick_words(k)):
+        w = w * 2.0 ** (-53 * (j + 1))
+        parts += [near * w, near.fma(w, -(near * w))]
+    p0, e0, p1 = (p - rint(p) for p in parts[:3])
+    e1, p2, e2, p3, e3, p4 = parts[3:9]
+    q = rint(((p0 + e0) + (p1 + e1) + p2) * 4.0)
+    s, low = quick_sum(q.fma(-0.25, p0), e0)
+    for p in (p1, e1, p2):
+        s, lost = exact_sum(s, p)
+        low = low + lost
+    low, a = exact_sum(low, e2)
+    low, b = exact_sum(low, p3)
+    s, low = exact_sum(s, low)
+    low = low + ((a + b) + (e3 + p4))
+    s, low = quick_sum(s, low)
+    r = s * (4 * PIO2)
+    return r, s.fma(4 * PIO2, -r) + s.fma(4 * PIO2_LOW, low * (4 * PIO2)), q
 
 
-def pick_words(k: UOp, count: int) -> list[UOp]:
-    """Words k .. k+count-1 of 2/pi as float64: shifted by 32, 16, 8, ... words where k has the bit."""
-    words: list[UOp] = [const(float(w), dtypes.float64) for w in TWO_OVER_PI_24] + [const(0.0, dtypes.float64)] * 24
-    for bit in (32, 16, 8, 4, 2, 1):
+def quick_sum(a: UOp, b: UOp) -> tuple[UOp, UOp]:
+    """a + b and what the addition lost, for |a| >= |b| or an exact sum."""
+    s = a + b
+    return s, (a - s) + b
+
+
+def exact_sum(a: UOp, b: UOp) -> tuple[UOp, UOp]:
+    """a + b and what the addition lost."""
+    s = a + b
+    t = s - a
+    return s, (a - (s - t)) + (b - t)
+
+
+def pick_words(k: UOp) -> list[UOp]:
+    """Words k .. k + 4 of 1/(2 pi) as float64: shifted by 16, 8, 4, 2, 1 words where k has the bit."""
+    words: list[UOp] = [const(float(w), dtypes.float64) for w in TURN_WORDS]
+    for bit in (16, 8, 4, 2, 1):
         on = (k & bit).ne(0)
-        words = [on.where(words[i + bit], words[i]) if i + bit < len(words) else words[i] for i in range(min(count + bit - 1, len(words)))]
-    return words[:count]
+        words = [on.where(words[i + bit], words[i]) if i + bit < len(words) else words[i] for i in range(4 + bit)]
+    return words

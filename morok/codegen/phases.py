@@ -211,7 +211,8 @@ class Phases(Memory):
         """Stack slots, one per register; `sroa` makes them registers."""
         x = g.src[0]
         av = vec if vec is not None and vec in x.free else None
-        lanes = tuple(a for a in sorted_lanes(x.free | set(closes(g))) if a.arg.kind is not AxisKind.CHAIN and a is not av)
+        chained = {a for a in closes(g) if a.arg.kind is AxisKind.CHAIN}      # an outer reduction's CHAIN lanes have a result of this one each
+        lanes = tuple(a for a in sorted_lanes(x.free | set(closes(g))) if a not in chained and a is not av)
         return Val(lanes, av, g.dtype, {k: tuple(self.alloca(reg_type(g.dtype, w)) for w in self.chunks(av)) for k in assigns(lanes)}, home)
 
     def alloca(self, ty: str) -> str:
@@ -339,9 +340,12 @@ class Phases(Memory):
     # ---- prefix reductions --------------------------------------------------------------------------------
     def scan(self, u: UOp, sc: Scope, vec: UOp | None) -> Val:
         """Inclusive prefix over u.src[1:]: the carry of the loop, then the lanes in order."""
-        x, mine = self.get(u.src[0], sc, vec), u.src[1:]
+        mine = u.src[1:]
         loops = sorted((r for r in mine if not r.arg.kind.is_lane), key=loop_key)
         steps = sorted_lanes(mine)
+        if vec in steps[:-1]:                                  # lanes of a register must be neighbours in the scan
+            vec = None
+        x = self.get(u.src[0], sc, vec)
         lanes = tuple(a for a in sorted_lanes(u.free) if a is not vec)
         others = tuple(a for a in lanes if a not in steps)
         inside = vec is not None and vec in steps

@@ -10,6 +10,7 @@ from ..errors import OptError
 from ..helpers import ceildiv
 from ..program import Chain, Local, Opt, Padto, Stage, Stream, Swap, Thread, Unroll, Upcast
 from ..uop import Axis, AxisKind, Op, StageArg, UOp, Where, const, identity, loop_key, ranges
+from ..uop.linear import linear
 from .kernel import Kernel, closed, exchange
 
 MOST_LANES = 4096
@@ -66,7 +67,28 @@ def split(ast: UOp, opt: Opt, axis: int, n: int, kinds: dict[AxisKind, AxisKind]
         inner = UOp(Op.RANGE, dtypes.index, (), a._replace(order=a.order + (1,), extent=n, kind=kinds[a.kind], vector=vector))
         outer = const(0) if n == a.extent else UOp(Op.RANGE, dtypes.index, (), a._replace(order=a.order + (0,), extent=a.extent // n))
         mapping[r] = inner if n == a.extent else outer * n + inner
-    return exchange(ast, mapping)
+    lanes = {r: inner for r, e in mapping.items() for inner in e.free if inner.arg.kind is kinds[r.arg.kind] and inner.arg.kind.is_lane}
+    new = exchange(ast, mapping, lambda old, new: _one_row_a_lane(old, new, lanes))
+    if vector and any(r.arg.vector for r in ranges(ast)):
+        for u in new.toposort():
+            if len(both := [r for r in u.free if r.arg.vector]) > 1:
+                raise OptError(f"{opt}: a phase has one vector axis, and this one would have axes {sorted(r.arg.id for r in both)}; give the flag to one")
+    return new
+
+
+def _one_row_a_lane(old: UOp, new: UOp, lanes: dict[UOp, UOp]) -> UOp:
+    """A buffer that is filled for each iteration of a range holds the values of all lanes that it is cut into, side by side."""
+    buffer = old.src[0] if old.op is Op.INDEX else old
+    inner = sorted((lanes[r] for r in buffer.free if r in lanes), key=loop_key) if buffer.op is Op.STAGE else []
+    if not inner or (old.op is Op.STAGE and old.arg.where is not Where.LOCAL):
+        return new
+    place = _row_major([new.src[1], *inner])
+    if old.op is Op.INDEX:
+        return UOp(Op.INDEX, new.dtype, (new.src[0], place, *new.src[2:]))
+    size = new.arg.size
+    for r in inner:
+        size *= r.arg.extent
+    return UOp(Op.STAGE, new.dtype, (new.src[0], place, *new.src[2:]), StageArg(new.arg.where, size))
 
 
 def upcast(ast: UOp, opt: Upcast) -> UOp:
@@ -75,9 +97,8 @@ def upcast(ast: UOp, opt: Upcast) -> UOp:
         for i in 64: y[i] = f(x[i])      UPCAST(0,8)      for i in 8: y[8i..8i+7] = f(x[8i..8i+7])
     """
     _check_lanes(ast, opt, opt.n)
-    for u in ast.toposort():
-        if u.op is Op.STAGE and any(r.arg.id == opt.axis and r not in closed(u) for r in u.free):
-            raise OptError(f"{opt}: a buffer of this kernel is filled once per iteration of axis {opt.axis}")
+    if opt.vector and any(r.arg.id == opt.axis and r.arg.kind is AxisKind.UPCAST for u in ast.toposort() if u.op is Op.SCAN for r in closed(u)):
+        raise OptError(f"{opt}: a prefix goes through its lanes in order, so the vector lanes of axis {opt.axis} must be its first")
     return split(ast, opt, opt.axis, opt.n, {AxisKind.LOOP: AxisKind.UPCAST, AxisKind.SCAN: AxisKind.UPCAST}, opt.vector)
 
 
@@ -104,6 +125,8 @@ def local(ast: UOp, opt: Local) -> UOp:
 
         for j in 64: for k in K: s[j] += x[k,j]     LOCAL(0,16)     for j in 4: for k in K: for jl in 16: s[16j+jl] += x[k,16j+jl]
     """
+    if any(u.op is Op.SCAN for u in ast.toposort()) and any(r.arg.id == opt.axis and r.arg.kind is AxisKind.LOOP for r in ranges(ast)):
+        raise OptError(f"{opt}: the kernel has a prefix reduction, whose loop must be the innermost of the output loops")
     return split(ast, opt, opt.axis, opt.n, {AxisKind.LOOP: AxisKind.LOCAL, AxisKind.REDUCE: AxisKind.RLOCAL})
 
 
@@ -177,8 +200,12 @@ def padto(ast: UOp, opt: Padto) -> UOp:
         if old.op is Op.REDUCE and (cond := _all(limit[r] for r in pads if r in closed(old))) is not None:
             zero = new.const_like(identity(new.arg, new.dtype.min, new.dtype.max))
             return UOp(Op.REDUCE, new.dtype, (cond.where(new.src[0], zero), *new.src[1:]), new.arg)
-        if old.op is Op.STAGE and any(r in closed(old) for r in pads):
-            return UOp(Op.STAGE, new.dtype, new.src, StageArg(new.arg.where, _stage_size(new)))
+        for r in closed(old) if old.op is Op.STAGE else ():
+            if r in pads:                                       # what is added lies behind the rest of the buffer
+                step = linear(old.src[1])[1].get(r, 0)
+                if step * r.arg.extent != old.arg.size:
+                    raise OptError(f"{opt}: axis {opt.axis} is not the outermost of a buffer of this kernel")
+                return UOp(Op.STAGE, new.dtype, new.src, StageArg(new.arg.where, step * pads[r].arg.extent))
         return new
     return exchange(ast, pads, rebuild)
 
@@ -188,13 +215,6 @@ def _all(conds: Iterable[UOp]) -> UOp | None:
     for c in conds:
         acc = c if acc is None else acc & c
     return acc
-
-
-def _stage_size(stage: UOp) -> int:
-    size = 1
-    for r in closed(stage):
-        size *= r.arg.extent
-    return size
 
 
 def stream(ast: UOp, opt: Stream) -> UOp:
@@ -239,6 +259,7 @@ def _layout(r: UOp) -> tuple[bool, bool, bool, tuple[AxisKind, tuple[int, ...], 
 
 
 def _row_major(rs: list[UOp]) -> UOp:
+    """The place of (first, *ranges) in an array whose later axes are the ranges."""
     idx: UOp | None = None
     for r in rs:
         idx = r if idx is None else idx * r.arg.extent + r

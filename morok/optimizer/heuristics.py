@@ -8,7 +8,7 @@ from ..dtype import dtypes
 from ..errors import OptError
 from ..program import Chain, Local, Opt, Padto, Stage, Stream, Swap, Thread, Unroll, Upcast
 from ..target import Target
-from ..uop import AxisKind, GroupOp, Op, UOp
+from ..uop import AxisKind, GroupOp, Op, UOp, ranges
 from ..uop.lanes import lane_width
 from .actions import apply_opt
 from .kernel import Access, Kernel, access, closed
@@ -41,6 +41,10 @@ class Schedule:
         r = Kernel(self.ast).output(axis)
         return r.arg.extent if r is not None else 1
 
+    def divides(self, axis: int, n: int) -> bool:
+        """n divides all reduce loops of an axis."""
+        return all(r.arg.extent % n == 0 for r in ranges(self.ast) if r.arg.id == axis and r.arg.kind is AxisKind.REDUCE)
+
     def fit(self, axis: int, extent: int, n: int) -> bool:
         """Make `extent` a multiple of n, by padding if need be."""
         return extent % n == 0 or self.add(Padto(axis, n))
@@ -49,7 +53,7 @@ class Schedule:
 def hand_coded(ast: UOp, target: Target, aligned: bool = False) -> list[Opt]:
     """The schedule of a kernel on a machine, by the first rule that knows its kind. aligned: what it stores to begins at a multiple of 64 bytes."""
     s = Schedule(ast, target)
-    for rule in (scan, product, row_reduction, column_reduction, elementwise):
+    for rule in (scan, convolution, product, row_reduction, column_reduction, elementwise):
         if rule(s):
             break
     threads(s)
@@ -127,9 +131,7 @@ def scan(s: Schedule) -> bool:
         return False
     v = unit_axis(k)
     if v is not None:
-        n = lanes_for(v.arg.extent, 4 * s.width, s.width)
-        if n > 1 and s.fit(v.arg.id, v.arg.extent, n):
-            s.add(Upcast(v.arg.id, n, True))
+        upcast_vector(s, v, lanes_for(v.arg.extent, 4 * s.width, s.width))
     return True
 
 
@@ -144,8 +146,8 @@ def product(s: Schedule) -> bool:
         return False
     rows = [r for r in other.strides if r in p.reduce.free and r not in wide.index.free and r.arg.kind is AxisKind.LOOP]
     m = max(rows, key=lambda r: r.arg.extent, default=None)
-    if m is None and wide.strides.get(n) != 1:
-        return False                                            # a matrix times a vector is a reduction of rows
+    if m is None and (wide.strides.get(n) != 1 or len(p.reduce.src) == 2):
+        return False                                            # a matrix times a vector is a reduction of rows or columns
     mt, nt = tile(s, m.arg.extent if m is not None else 1, n.arg.extent)
     if nt < 2:
         return False
@@ -161,6 +163,46 @@ def product(s: Schedule) -> bool:
     return True
 
 
+def convolution(s: Schedule) -> bool:
+    """Sums over a window: lanes along the channels, which no padding and no stride disturbs; weights are packed, neighbouring pixels share them."""
+    k = s.raw
+    p, u = find_product(k), unit_axis(k)
+    if p is None or u is None or (u in p.left.strides) == (u in p.right.strides):
+        return False
+    image, weights = (p.left, p.right) if u in p.left.strides else (p.right, p.left)
+    channels = [r for r in weights.strides if r in p.reduce.free and r not in image.index.free and r.arg.kind is AxisKind.LOOP and r.arg.extent >= s.width]
+    once = sum(a.buffer is weights.buffer for a in k.loads) == 1 and not weights.opaque and len(weights.index.src) == 2
+    if not channels or not once or not any(overlap(image, u, r) for r in p.reduce.src[1:]):
+        return False
+    c = max(channels, key=lambda r: r.arg.extent)
+    rest = [r for r in k.outputs if r is not c and r is not u and r.arg.kind is AxisKind.LOOP]
+    mt, nt = tile(s, u.arg.extent, c.arg.extent)
+    if k.iterations // (c.arg.extent * mt) < 8 or not s.fit(c.arg.id, c.arg.extent, nt) or not s.fit(u.arg.id, u.arg.extent, mt):
+        return False
+    s.add(Upcast(c.arg.id, nt, True))
+    if mt > 1:
+        s.add(Upcast(u.arg.id, mt))
+    short_taps(s, p)
+    threads_n = s.target.threads
+    ahead = [r for r in rest if r.arg.order < c.arg.order]
+    if s.extent(c.arg.id) >= 2 * threads_n or not rest:
+        if ahead:
+            s.add(Swap(ahead[0].arg.id, c.arg.id))
+        outer = c
+    else:
+        outer = next((r for r in rest if r.arg.extent >= 2 * threads_n), max(rest, key=lambda r: r.arg.extent))
+    if threads_n > 1 and work(k) >= THREAD_WORK:
+        s.add(Thread(outer.arg.id))
+    s.add(Stage(weights.buffer.arg.slot, c.arg.id))
+    return True
+
+
+def overlap(a: Access, u: UOp, r: UOp) -> bool:
+    """Steps along u and r reach the same elements, as a window that slides does."""
+    x, y = abs(a.strides.get(u, 0)), abs(a.strides.get(r, 0))
+    return bool(0 < y < x * u.arg.extent and 0 < x < y * r.arg.extent)
+
+
 def tile(s: Schedule, m: int, n: int) -> tuple[int, int]:
     """Rows and lanes of the register tile: as many accumulators as fit, the least padding; wide tiles first."""
     W, room = s.width, s.target.registers - 4
@@ -172,7 +214,7 @@ def tile(s: Schedule, m: int, n: int) -> tuple[int, int]:
         for rows in dict.fromkeys((mt, max(mt - 1, 1), max(mt - 2, 1), max(mt // 2, 1))):
             padded = -(-m // rows) * rows * -(-n // (nv * W)) * nv * W
             loads = (rows + nv) / (rows * nv)                   # register loads per multiply-add
-            score = padded / (m * n) * (1 + 0.35 * max(loads - 0.67, 0) + (0.15 if rows * nv < 8 else 0))
+            score = padded / (m * n) * (1 + 0.6 * max(loads - 0.67, 0) + (0.15 if rows * nv < 8 else 0))
             if best is None or score < best[0] - 1e-9:
                 best = (score, rows, nv * W)
     assert best is not None
@@ -181,10 +223,10 @@ def tile(s: Schedule, m: int, n: int) -> tuple[int, int]:
 
 def short_taps(s: Schedule, p: Product) -> None:
     """Write out the short loops of a convolution's window."""
-    ranges = sorted((r for r in p.reduce.src[1:] if r.arg.extent <= 4), key=lambda r: r.arg.extent)
+    taps = sorted((r for r in p.reduce.src[1:] if r.arg.extent <= 4), key=lambda r: r.arg.extent)
     if len(p.reduce.src) > 2:
         total = 1
-        for r in ranges:
+        for r in taps:
             if total * r.arg.extent <= 4:
                 total *= r.arg.extent
                 s.add(Chain(r.arg.id, r.arg.extent))
@@ -218,34 +260,60 @@ def row_reduction(s: Schedule) -> bool:
     k = s.raw
     if not k.reduces:
         return False
-    contiguous = {r.arg.id for a in k.loads for r, step in a.strides.items() if step == 1 and r.arg.kind is AxisKind.REDUCE}
+    largest_size = max((size(a) for a in k.loads), default=0)
+    contiguous = {r.arg.id for a in k.loads if size(a) == largest_size for r, step in a.strides.items() if step == 1 and r.arg.kind is AxisKind.REDUCE}
     axes = [(n, a) for a, n in reduce_axes(k).items() if a in contiguous]
     if not axes:
         return False
     n, axis = max(axes)
-    total = math.prod(reduce_axes(k).values())
-    if n < s.width or (n <= TAPS and total == n and k.iterations >= 8 * n):
-        return False
-    rows = [r for r in k.outputs if r.arg.kind is AxisKind.LOOP and r.arg.id != axis and all(r in u.free for u in k.reduces)]
+    rows = shared_rows(k)
     row = max(rows, key=lambda r: r.arg.order, default=None)
-    alone = len(k.reduces) == 1 and not k.stages and all(r.arg.id != axis for r in k.outputs)
+    alone = not k.stages and len(rows) == len(k.outputs) and all({r.arg.id for r in u.src[1:]} == {axis} for u in k.reduces)
+    total = math.prod(reduce_axes(k).values())
+    if n < s.width or (n <= (TAPS if alone else 2 * s.width) and total == n and k.iterations >= 8 * n):
+        return False
     if alone and row is not None and row.arg.extent >= 16:
         multi_row(s, axis, n, row)
         return True
-    lanes = lanes_for(n, (8 if len(k.reduces) == 1 and not k.stages else 2) * s.width, s.width)
+    whole = len(k.reduces) == 1 and not k.stages
+    best = n if n <= 4 * s.width and n % s.width == 0 else (8 if whole else 4 if n >= 64 * s.width else 2) * s.width
+    lanes = lanes_for(n, best, s.width)
     if lanes > 1 and s.fit(axis, n, lanes):
         s.add(Unroll(axis, lanes, True))
         s.add(Upcast(axis, min(lanes, 4 * s.width), True))
+    v = unit_axis(k)
+    if v is not None and v.arg.id != axis and v.arg.kind is AxisKind.LOOP and v not in rows:
+        upcast_vector(s, v, lanes_for(v.arg.extent, 4 * s.width, s.width))
     return True
 
 
+def size(a: Access) -> int:
+    """Elements that an access reaches."""
+    return math.prod(r.arg.extent for r in a.strides)
+
+
+def shared_rows(k: Kernel) -> list[UOp]:
+    """Output loops that all reductions and buffers run inside of."""
+    inner = {r for u in (*k.reduces, *k.stages) for r in closed(u)}
+    once = [u.free for u in (*k.reduces, *k.stages) if not u.free & inner]
+    return [r for r in k.outputs if r.arg.kind is AxisKind.LOOP and all(r in f for f in once)]
+
+
+def upcast_vector(s: Schedule, v: UOp, lanes: int) -> None:
+    """Vector lanes along an output loop."""
+    if lanes > 1 and s.fit(v.arg.id, v.arg.extent, lanes):
+        s.add(Upcast(v.arg.id, lanes, True))
+
+
 def multi_row(s: Schedule, axis: int, n: int, row: UOp) -> None:
-    """Several rows side by side: memory gives more to several streams than to one."""
+    """Several rows side by side: memory gives more to several streams than to one. Four accumulators in all."""
     at_once = largest((4, 2), row.arg.extent)
-    lanes = lanes_for(n, 4 * s.width, s.width)
+    if row.arg.extent // at_once < 2 * s.target.threads:
+        at_once = 1
+    lanes = lanes_for(n, 4 // at_once * s.width, s.width)
     if lanes > 1 and s.fit(axis, n, lanes):
         s.add(Unroll(axis, lanes, True))
-    if at_once > 1 and row.arg.extent // at_once >= 2 * s.target.threads:
+    if at_once > 1:
         s.add(Upcast(row.arg.id, at_once))
 
 
@@ -254,23 +322,25 @@ def column_reduction(s: Schedule) -> bool:
     k = s.raw
     if not k.reduces:
         return False
-    v = unit_axis(k)
+    v, axes = unit_axis(k), reduce_axes(k)
+    if v is not None and v.arg.id in axes:                      # short rows: side by side
+        v = max(shared_rows(k), key=lambda r: r.arg.extent, default=v)
     if v is None:
         return True
-    reads = [a for a in k.loads if a.strides.get(v) == 1]
-    taps = math.prod(reduce_axes(k).values())
+    reads = any(a.strides.get(v) == 1 for a in k.loads)
     lanes = lanes_for(v.arg.extent, 4 * s.width if reads else s.width, min(s.width, 4))
-    if lanes > 1 and s.fit(v.arg.id, v.arg.extent, lanes):
-        s.add(Upcast(v.arg.id, lanes, True))
-    axes = reduce_axes(k)
-    if taps <= TAPS:
+    upcast_vector(s, v, lanes)
+    if math.prod(axes.values()) <= TAPS:
         for axis, n in axes.items():
             s.add(Chain(axis, n))
         return True
     long = max(axes, key=lambda a: axes[a])
-    s.add(Chain(long, largest((8, 4, 2), axes[long])))
+    terms = 2 if k.stages else 8
+    if axes[long] % 2 and axes[long] >= 64:
+        s.add(Padto(long, terms))
+    s.add(Chain(long, next((n for n in (terms, 4, 2) if n <= terms and s.divides(long, n)), 1)))
     blocks = s.extent(v.arg.id)
-    if len(k.reduces) == 1 and axes[long] >= 64 and lanes >= s.width and blocks >= 4 * s.target.threads:
+    if not k.stages and axes[long] >= 64 and lanes >= s.width and blocks >= 4 * s.target.threads:
         fitting = [b for b in range(4, min(64, blocks // s.target.threads) + 1) if blocks % b == 0]
         if fitting:
             s.add(Local(v.arg.id, fitting[-1]))
@@ -296,8 +366,7 @@ def elementwise(s: Schedule) -> bool:
         return True
     dear = sum(12 if u.op in GroupOp.TRANSCENDENTAL else 1 for u in k.topo if u.op in GroupOp.ALU and u.dtype is not dtypes.index)
     lanes = lanes_for(v.arg.extent, (2 if dear > 60 else 4) * W, W)
-    if lanes > 1 and s.fit(v.arg.id, v.arg.extent, lanes):
-        s.add(Upcast(v.arg.id, lanes, True))
+    upcast_vector(s, v, lanes)
     return True
 
 
@@ -307,10 +376,7 @@ def threads(s: Schedule) -> None:
     k = Kernel(s.ast)
     if n < 2 or work(s.raw) < THREAD_WORK or any(r.arg.kind is AxisKind.THREAD for r in k.ranges):
         return
-    phases = (*k.reduces, *k.stages)
-    inner = {r for u in phases for r in closed(u)}
-    once = [u.free for u in phases if not u.free & inner]
-    loops = [r for r in k.outputs if r.arg.kind is AxisKind.LOOP and all(r in f for f in once) and all(r in st.free for st in s.ast.src)]
+    loops = [r for r in shared_rows(k) if all(r in st.free for st in s.ast.src)]
     if not loops:
         return
     loops.sort(key=lambda r: r.arg.order)

@@ -13,13 +13,13 @@ _lock = threading.Lock()
 
 
 def get_device(name: str) -> Device:
-    """The device called `name`: "CPU". Raises DeviceError for others, and says what is missing."""
+    """The device called `name`: "CPU" in any case, also "CPU:0". Raises DeviceError for others, and says what is missing."""
     found = _devices.get(name)
     if found is not None:
         return found
-    kind = name.upper().split(":")[0]
-    if kind == "CUDA":
-        raise DeviceError(f"device {name!r} is not available in this version of morok; use \"CPU\"")
+    kind = name.upper().removesuffix(":0")
+    if kind.split(":")[0] == "CUDA":
+        raise DeviceError(f"device {name!r} is not available in this version of morok, whatever the machine has; use \"CPU\"")
     if kind != "CPU":
         raise DeviceError(f"unknown device {name!r}; known devices: \"CPU\"")
     with _lock:

@@ -4,6 +4,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import mmap
+import os
 import threading
 import weakref
 from typing import Any
@@ -12,18 +13,20 @@ import numpy as np
 
 from .. import knobs
 from ..dtype import DType, dtypes
-from ..errors import ResourceError
+from ..errors import IRError, ResourceError
 from ..helpers import prod
 from ..uop import BufferArg, Op, UOp
+from .host import available_memory
 
 HUGE = 2 << 20                   # size of a huge page; blocks from here on ask for them
+CHECKED = 64 << 20               # blocks from here on are refused when the system has not so much
 NUMPY = {dtypes.bool: np.dtype(np.bool_), dtypes.bfloat16: np.dtype(np.uint16)} | {
     d: np.dtype(d.name) for d in (dtypes.int8, dtypes.int16, dtypes.int32, dtypes.int64, dtypes.uint8, dtypes.uint16, dtypes.uint32, dtypes.uint64,
                                   dtypes.float16, dtypes.float32, dtypes.float64)}
 
 
 class Block:
-    """One piece of memory, aligned to 64 bytes."""
+    """One piece of memory, aligned to 64 bytes; from 2 MB on to huge pages, as first touch of small pages costs more than most kernels."""
     __slots__ = ("address", "memory", "size")
 
     def __init__(self, size: int) -> None:
@@ -35,17 +38,23 @@ class Block:
             if hasattr(mmap, "MADV_HUGEPAGE"):
                 self.memory.madvise(mmap.MADV_HUGEPAGE)
         else:
-            self.memory = ctypes.create_string_buffer(size + 64)
-            self.address = -(-ctypes.addressof(self.memory) // 64) * 64
+            self.memory = np.empty(size + 64, np.uint8)
+            self.address = -(-self.memory.__array_interface__["data"][0] // 64) * 64
 
 
 class Allocator:
-    """Blocks by size class, kept for reuse when they die: first-touch page faults cost more than most kernels."""
+    """Blocks by size class, kept for reuse when they die. cached, used: bytes; fresh, reused: blocks so far; limit: most bytes that are kept."""
 
     def __init__(self) -> None:
-        self._free: dict[int, list[Block]] = {}
+        self._free: dict[int, list[Block]] = {}                 # the class that was used last stands last
         self._lock = threading.RLock()                          # a buffer may die inside take() when garbage is collected there
         self.cached = self.used = self.fresh = self.reused = 0
+        self.limit = knobs.MOROK_CACHE_LIMIT.default
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._after_fork)
+
+    def _after_fork(self) -> None:
+        self._lock = threading.RLock()                          # another thread of the parent may hold the old one
 
     @staticmethod
     def size_class(size: int) -> int:
@@ -54,61 +63,68 @@ class Allocator:
         return -(-max(size, 1) // step) * step
 
     def take(self, size: int) -> Block:
-        """A block of at least `size` bytes."""
+        """A block of at least `size` bytes, contents undefined. ResourceError if there is not so much; the allocator can be used afterwards."""
         c = self.size_class(size)
         with self._lock:
             free = self._free.get(c)
             if free:
+                block = free.pop()
                 self.cached -= c
                 self.used += c
                 self.reused += 1
-                return free.pop()
-        check_available(c)
-        try:
-            block = Block(c)
-        except (MemoryError, OSError, OverflowError, ValueError):
-            self.release()
-            try:
-                block = Block(c)
-            except (MemoryError, OSError, OverflowError, ValueError):
-                raise ResourceError("memory in bytes", size, available(), "free tensors, or use smaller ones") from None
+                return block
+        self.limit = knobs.MOROK_CACHE_LIMIT.get()
+        block = self._new(c, size)
         with self._lock:
             self.used += c
             self.fresh += 1
         return block
 
+    def _new(self, c: int, size: int) -> Block:
+        for last in (False, True):
+            free = available_memory() if c >= CHECKED else c    # memory is mapped lazily: what is not there would kill the process later
+            if c <= free:
+                try:
+                    return Block(c)
+                except (MemoryError, OSError, OverflowError, ValueError):
+                    free = available_memory()
+            if last:
+                break
+            self.free_cached()
+        raise ResourceError("memory in bytes", size, free, "free tensors, or use smaller ones")
+
     def give(self, block: Block) -> None:
-        """Take a block back."""
+        """Take a block back; what was not used for longest goes to the system when more than `limit` bytes are kept."""
         with self._lock:
             self.used -= block.size
-            if self.cached + block.size <= knobs.MOROK_CACHE_LIMIT.get():
-                self._free.setdefault(block.size, []).append(block)
-                self.cached += block.size
+            free = self._free[block.size] = self._free.pop(block.size, [])
+            free.append(block)
+            self.cached += block.size
+            while self.cached > self.limit:
+                oldest = next(iter(self._free))
+                if self._free[oldest]:
+                    self._free[oldest].pop()
+                    self.cached -= oldest
+                else:
+                    del self._free[oldest]
 
-    def release(self) -> None:
+    def free_cached(self) -> None:
         """Return all unused blocks to the system."""
         with self._lock:
             self._free.clear()
             self.cached = 0
 
 
-def available() -> int:
-    """Bytes that can be had without swapping, as the system tells it; a large number where it does not."""
-    try:
-        with open("/proc/meminfo", encoding="ascii") as f:
-            return next(int(line.split()[1]) << 10 for line in f if line.startswith("MemAvailable"))
-    except (OSError, StopIteration, ValueError):
-        return 1 << 62
-
-
-def check_available(size: int) -> None:
-    """Refuse what cannot be had: lazily mapped memory would be granted now and kill the process later."""
-    if size >= 64 << 20 and size > (limit := available()):
-        allocator.release()
-        raise ResourceError("memory in bytes", size, limit, "free tensors, or use smaller ones")
-
-
 allocator = Allocator()
+
+
+class _Array:
+    """What NumPy needs to know of a Buffer's memory; an array made of it keeps this, and so the Buffer, alive."""
+    __slots__ = ("__array_interface__", "buffer")
+
+    def __init__(self, buffer: "Buffer", shape: tuple[int, ...]) -> None:
+        self.buffer = buffer
+        self.__array_interface__ = {"version": 3, "shape": shape, "typestr": NUMPY[buffer.dtype].str, "data": (buffer.address, False)}
 
 
 class Buffer:
@@ -135,12 +151,9 @@ class Buffer:
 
     def numpy(self, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
         """A view of the memory as an array; bfloat16 shows as its bits, uint16. The view keeps the memory alive."""
-        if self.size == 0:
-            return np.empty(shape, NUMPY[self.dtype])
-        raw: Any = (ctypes.c_char * self.nbytes).from_address(self.address)
-        raw._buffer = self
-        view: np.ndarray[Any, Any] = np.frombuffer(raw, NUMPY[self.dtype], self.size)
-        return view.reshape(shape)
+        if prod(shape) != self.size:
+            raise IRError(f"an array of shape {shape} does not fit a buffer of {self.size} elements")
+        return np.asarray(_Array(self, shape))
 
     def __del__(self) -> None:
         block = getattr(self, "_block", None)
@@ -159,8 +172,8 @@ def new_buffer_node(shape: tuple[int, ...], dtype: DType, device: str) -> UOp:
 
 def attach(node: UOp, buffer: Buffer) -> None:
     """Give a BUFFER node its memory; it lives as long as the node."""
-    if buffer.size != prod(node.arg.shape):
-        raise ResourceError("elements of a buffer", prod(node.arg.shape), buffer.size)
+    if buffer.size != prod(node.arg.shape) or buffer.dtype is not node.dtype:
+        raise IRError(f"{buffer.size} elements of {buffer.dtype.name} are no memory for {node.dtype.name} {node.arg.shape}")
     _memory[node] = buffer
 
 

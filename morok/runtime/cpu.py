@@ -6,6 +6,7 @@ import itertools
 import os
 import platform
 import threading
+from dataclasses import replace
 
 import llvmlite.binding as llvm
 
@@ -17,43 +18,14 @@ from ..program import Program
 from ..target import Target
 from .buffer import Buffer
 from .device import Device, Loaded
-from .pool import Pool, Scratch, source
+from .half_ir import HALF
+from .host import cache_size, usable_cores
+from .pool import Pool, Scratch
+from .pool_ir import pool_source
 
 PASSES = ("sroa", "instruction_combine", "simplify_cfg")       # the code comes vectorized: only stack slots have to become registers
 PARTS = 4                        # chunks a thread, so that a slow core takes fewer
 _ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
-
-
-def usable_cores() -> int:
-    """Cores that this process may use: its affinity, and the quota of its control group, rounded up."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    try:
-        with open("/sys/fs/cgroup/cpu.max", encoding="ascii") as f:
-            quota, period = f.read().split()[:2]
-        if quota != "max":
-            cores = min(cores, max(1, -(-int(quota) // int(period))))
-    except (OSError, ValueError):
-        pass
-    return cores
-
-
-def cache_size(level: int, default: int) -> int:
-    """Size in bytes of a data cache of the first core, as the system tells it."""
-    base = "/sys/devices/system/cpu/cpu0/cache"
-    try:
-        for entry in sorted(os.listdir(base)):
-            path = os.path.join(base, entry)
-            if entry.startswith("index") and _word(path, "level") == str(level) and _word(path, "type") in ("Data", "Unified"):
-                size = _word(path, "size")
-                return int(size[:-1]) << {"K": 10, "M": 20}[size[-1]]
-    except (OSError, ValueError, KeyError, IndexError):
-        pass
-    return default
-
-
-def _word(path: str, name: str) -> str:
-    with open(os.path.join(path, name), encoding="ascii") as f:
-        return f.read().strip()
 
 
 def host_target() -> Target:
@@ -61,33 +33,45 @@ def host_target() -> Target:
     features = llvm.get_host_cpu_features()
     wide = bool(features.get("avx512f")) and not features.get("prefer-256-bit")
     vector = 64 if wide else 32 if features.get("avx2") else 16
-    registers = 32 if wide or platform.machine().lower() in ("aarch64", "arm64") else 16
-    threads = knobs.MOROK_THREADS.get() or usable_cores()
-    return Target("CPU", llvm.get_default_triple(), llvm.get_host_cpu_name(), features.flatten(), vector, registers, threads,
+    registers = 32 if wide or features.get("avx512vl") or platform.machine().lower() in ("aarch64", "arm64") else 16
+    return Target("CPU", llvm.get_default_triple(), llvm.get_host_cpu_name(), features.flatten(), vector, registers, usable_cores(),
                   cache_size(1, 32 << 10), cache_size(2, 512 << 10), cache_size(3, 16 << 20))
 
 
 class CpuDevice(Device):
-    """The processor itself."""
+    """The processor itself. target: what code is generated for, if not for this machine as it is; it must be able to run that."""
     name = "CPU"
 
-    def __init__(self) -> None:
+    def __init__(self, target: Target | None = None) -> None:
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
         llvm.initialize_native_asmparser()
-        self.target = host_target()
-        self._machine = llvm.Target.from_triple(self.target.triple).create_target_machine(
-            cpu=self.target.cpu, features=self.target.features, opt=3, jit=True, reloc="pic")
+        self._target = target or host_target()
+        self._cores = self._target.threads
+        self._machine = llvm.Target.from_triple(self._target.triple).create_target_machine(
+            cpu=self._target.cpu, features=self._target.features, opt=3, jit=True, reloc="pic")
         self._jit = llvm.create_lljit_compiler(self._machine)
         self._lock = threading.RLock()
         self._libraries = itertools.count()
+        self._half: llvm.ResourceTracker | None = None
+        if self._target.triple.startswith("x86_64") and "+f16c" not in self._target.features.split(","):
+            self._half = self._link(self.compile(Program("half", "half", HALF)), "half", "__extendhfsf2", "__truncsfhf2")
         self._pool: Pool | None = None
         self._alone = threading.local()
-        os.register_at_fork(after_in_child=self._after_fork)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._after_fork)
 
     def _after_fork(self) -> None:
         """Workers do not survive a fork: the child starts its own team at its first threaded kernel."""
         self._pool, self._lock, self._alone = None, threading.RLock(), threading.local()
+
+    @property
+    def target(self) -> Target:
+        """The machine, with the number of threads that MOROK_THREADS asks for now."""
+        threads = knobs.MOROK_THREADS.get() or self._cores
+        if threads != self._target.threads:
+            self._target = replace(self._target, threads=threads)
+        return self._target
 
     # ---- code ------------------------------------------------------------------------------------------
     def _optimized(self, program: Program) -> llvm.ModuleRef:
@@ -113,9 +97,20 @@ class CpuDevice(Device):
 
     def load(self, code: bytes, entry: str) -> Loaded:
         with self._lock:
-            builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process().export_symbol(entry)
-            library = builder.link(self._jit, f"{entry}_{next(self._libraries)}")
+            library = self._link(code, f"{entry}_{next(self._libraries)}", entry)
             return Loaded(int(library[entry]), library)
+
+    def _link(self, code: bytes, name: str, *symbols: str) -> llvm.ResourceTracker:
+        builder = llvm.JITLibraryBuilder().add_object_img(code)
+        if self._half is not None:
+            builder.add_jit_library("half")
+        builder.add_current_process()
+        for s in symbols:
+            builder.export_symbol(s)
+        try:
+            return builder.link(self._jit, name)
+        except RuntimeError as e:
+            raise CompileError(f"LLVM cannot load the code of {name}: {e}; the log on the standard error stream names what is missing") from None
 
     # ---- memory and launches -----------------------------------------------------------------------------
     def allocate(self, shape: tuple[int, ...], dtype: DType) -> Buffer:
@@ -123,11 +118,11 @@ class CpuDevice(Device):
 
     def run(self, address: int, args: list[int], chunks: int, scratch: int) -> None:
         table = (ctypes.c_void_p * len(args))(*args)
-        if chunks > 1 and self.target.threads > 1:
-            pool = self.pool()
+        if chunks > 1 and (threads := self.target.threads) > 1:
+            pool = self._team(threads)
             if pool.owner.acquire(blocking=False):
                 try:
-                    pool.launch(address, ctypes.addressof(table), chunks, min(chunks, PARTS * self.target.threads), scratch)
+                    pool.launch(address, ctypes.addressof(table), chunks, min(chunks, PARTS * threads), scratch)
                     return
                 finally:
                     pool.owner.release()
@@ -135,15 +130,17 @@ class CpuDevice(Device):
             self._alone.scratch = Scratch()
         _ENTRY(address)(ctypes.addressof(table), 0, chunks, self._alone.scratch.grow(scratch))
 
-    def pool(self) -> Pool:
-        """The team, started at its first use."""
+    def _team(self, threads: int) -> Pool:
+        """The team, started at its first use, and anew when the number of threads has changed."""
+        if self._pool is not None and self._pool.threads == threads:
+            return self._pool
         with self._lock:
+            if self._pool is not None and self._pool.threads != threads:
+                with self._pool.owner:
+                    self._pool.stop()
+                self._pool = None
             if self._pool is None:
-                code = self.compile(Program("pool", "launch", source(platform.machine())))
-                name = f"lib_pool_{os.getpid()}_{id(self)}"
-                builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
-                for symbol in ("launch", "start", "halt"):
-                    builder = builder.export_symbol(symbol)
-                self._team_code = library = builder.link(self._jit, name)
-                self._pool = Pool(self.target.threads, lambda s: int(library[s]))
+                code = self.compile(Program("pool", "launch", pool_source(platform.machine())))
+                library = self._link(code, f"pool_{next(self._libraries)}", "start", "launch", "halt")
+                self._pool = Pool(threads, lambda symbol: int(library[symbol]), library)
             return self._pool

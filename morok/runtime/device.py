@@ -21,7 +21,11 @@ class Loaded:
 class Device(ABC):
     """A place where buffers live and kernels run."""
     name: str
-    target: Target
+
+    @property
+    @abstractmethod
+    def target(self) -> Target:
+        """What code is generated for."""
 
     @abstractmethod
     def allocate(self, shape: tuple[int, ...], dtype: DType) -> Buffer:

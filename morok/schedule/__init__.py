@@ -9,7 +9,7 @@ from dataclasses import replace
 from .. import knobs
 from ..dtype import DType
 from ..program import BufferView
-from ..uop import BufferArg, Op, UOp, toposort
+from ..uop import BufferArg, Op, UOp, toposort, verify
 from .plan import Schedule, plan_graph
 
 __all__ = ["Fresh", "Schedule", "plan_of", "schedule"]
@@ -47,6 +47,9 @@ def plan_of(sinks: list[UOp]) -> tuple[Schedule, list[UOp]]:
         if plan is not None:
             _cache.move_to_end(key)
     if plan is None:
+        if knobs.SPEC.get():
+            for sink in sinks:
+                verify("tensor", sink)
         plan = plan_graph(list(key[1]), device, len(inputs))
         with _lock:
             _cache[key] = plan

@@ -321,11 +321,18 @@ class _Kernel:
             axes = tuple(self.axis[r] for r in u.src[1:])
             return reduce(u.arg, self._spread(self.value[u.src[0]], axes), u.dtype, axes, self.wide)
         if op is Op.SCAN:
-            axis = self.axis[u.src[1]]
-            return scan(u.arg, self._spread(self.value[u.src[0]], (axis,)), u.dtype, axis, self.wide)
+            return self._scan(u)
         if op is Op.STAGE:
             return self._stage(u)
         raise IRError(f"{op} is no op of a kernel AST")
+
+    def _scan(self, u: UOp) -> Array:
+        """The pieces of the scanned axis, outermost first, as one axis at the end."""
+        axes = tuple(self.axis[r] for r in sorted(u.src[1:], key=lambda r: r.arg.order))
+        tail = tuple(range(-len(axes), 0))
+        x = np.moveaxis(self._spread(self.value[u.src[0]], axes), axes, tail)
+        flat = scan(u.arg, x.reshape(*x.shape[:-len(axes)], -1), u.dtype, -1, self.wide)
+        return np.moveaxis(flat.reshape(x.shape), tail, axes)
 
     def _spread(self, x: Array, axes: tuple[int, ...]) -> Array:
         return np.broadcast_to(x, tuple(self.extents[i] if i in axes else n for i, n in enumerate(x.shape)))

@@ -36,7 +36,7 @@ class Op(Enum):
     LOAD = auto()         # (INDEX)            value at the address; 0 where valid is False
     STORE = auto()        # (INDEX, value)     void; arg: True to write past the caches
     REDUCE = auto()       # (x, *ranges)       arg: Op.ADD|MUL|MAX|MIN; closes its ranges
-    SCAN = auto()         # (x, range)         arg: Op; value at `range` = reduction of x over 0..range; does not close it
+    SCAN = auto()         # (x, *ranges)       arg: Op; value at a place = reduction of x up to there; ranges: outer and lanes of one axis, not closed
     STAGE = auto()        # (x, widx, *ranges) arg: StageArg(where, size); x stored at widx for all ranges (closed); read by INDEX
     SINK = auto()         # (STORE, ...)       the kernel; void
     # ---- elementwise: sources and result have one shape (tensor graph) or are scalars (kernel AST) ----

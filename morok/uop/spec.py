@@ -17,7 +17,7 @@ FLOAT_ONLY = GroupOp.TRANSCENDENTAL | {Op.SQRT, Op.ERF, Op.FLOOR, Op.CEIL, Op.TR
 INT_ONLY = frozenset({Op.IDIV, Op.SHL, Op.SHR})
 BITS_ONLY = frozenset({Op.AND, Op.OR, Op.XOR, Op.NOT})
 SOURCES = dict.fromkeys(GroupOp.UNARY, 1) | dict.fromkeys(GroupOp.BINARY, 2) | dict.fromkeys(GroupOp.TERNARY, 3) | dict.fromkeys(
-    (*GroupOp.MOVEMENT, Op.REDUCE_AXES, Op.SCAN_AXIS, Op.CONTIGUOUS, Op.COPY, Op.LOAD), 1) | dict.fromkeys((Op.ASSIGN, Op.STORE, Op.SCAN), 2) | \
+    (*GroupOp.MOVEMENT, Op.REDUCE_AXES, Op.SCAN_AXIS, Op.CONTIGUOUS, Op.COPY, Op.LOAD), 1) | dict.fromkeys((Op.ASSIGN, Op.STORE), 2) | \
     dict.fromkeys((Op.CONST, Op.BUFFER, Op.IOTA, Op.PARAM, Op.RANGE), 0)
 
 
@@ -116,8 +116,8 @@ KERNEL_LAWS = COMMON + [
         lambda u: u.src[0].op is Op.INDEX and u.src[0].src[0].op is Op.PARAM and u.src[0].dtype is u.src[1].dtype),
     law(Op.REDUCE, "is (value, *RANGEs, each once) by ADD|MUL|MAX|MIN, of the value's dtype", lambda u: u.arg in GroupOp.REDUCIBLE
         and len(u.src) > 1 and all(r.op is Op.RANGE for r in u.src[1:]) and len(set(u.src[1:])) == len(u.src) - 1 and u.src[0].dtype is u.dtype),
-    law(Op.SCAN, "is (value, RANGE) by ADD|MUL|MAX|MIN, of the value's dtype",
-        lambda u: u.arg in GroupOp.REDUCIBLE and u.src[1].op is Op.RANGE and u.src[0].dtype is u.dtype),
+    law(Op.SCAN, "is (value, *RANGEs of one axis, each once) by ADD|MUL|MAX|MIN, of the value's dtype", lambda u: u.arg in GroupOp.REDUCIBLE
+        and len(u.src) > 1 and all(r.op is Op.RANGE for r in u.src[1:]) and len(set(u.src[1:])) == len(u.src) - 1 and u.src[0].dtype is u.dtype),
     law(Op.STAGE, "is (value, widx of dtype index, *RANGEs) of the value's dtype", lambda u: len(u.src) >= 2 and isinstance(u.arg.where, Where)
         and u.src[1].dtype is dtypes.index and all(r.op is Op.RANGE for r in u.src[2:]) and u.src[0].dtype is u.dtype),
     law(Op.SINK, "holds STOREs", lambda u: all(s.op is Op.STORE for s in u.src)),

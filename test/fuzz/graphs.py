@@ -34,10 +34,10 @@ def source(r):
     g = np.random.default_rng(r.randrange(1 << 30))
     a = g.integers(-4, 5, shape)
     dtype = r.choice([np.float32, np.float32, np.float32, np.int32, np.int64])
-    if r.random() < 0.15:
+    if r.random() < 0.08:
         value = int(g.integers(-3, 4))
         return Pair(Tensor.full(shape, float(value) if dtype is np.float32 else value), np.full(shape, value, np.float64))
-    if r.random() < 0.1 and shape:
+    if r.random() < 0.06 and shape:
         n = math.prod(shape)
         return Pair((Tensor.arange(n) % 7).reshape(shape), (np.arange(n) % 7).reshape(shape).astype(np.float64))
     return Pair(Tensor(a.astype(dtype)), a.astype(np.float64))
@@ -52,7 +52,7 @@ def tamed(p):
 
 # ---- ops: (random, pair, pool) → pair --------------------------------------------------------------------
 def elementwise(r, p, pool):
-    k = r.randrange(10)
+    k = r.randrange(13)
     if k == 0:
         return Pair(p.t + 3, p.a + 3)
     if k == 1:
@@ -71,6 +71,12 @@ def elementwise(r, p, pool):
         return Pair(p.t // 3, np.floor_divide(p.a, 3))
     if k == 8:
         return Pair(p.t % 5, np.mod(p.a, 5))
+    if k == 9:                                              # whole numbers below LIMIT are exact in these too
+        return Pair(p.t.cast(r.choice(["int16", "float16"])).cast(p.t.dtype), p.a)
+    if k == 10:
+        return Pair(p.t.ne(0).logical_and(p.t < 4).cast("int32"), ((p.a != 0) & (p.a < 4)).astype(np.float64))
+    if k == 11:
+        return Pair((p.t.cast("float32") * 0.25).floor(), np.floor(p.a * 0.25))
     return Pair(p.t.cast(r.choice(["int32", "int64", "float32", "float64"])), p.a)
 
 
@@ -156,11 +162,37 @@ def cat(r, p, pool):
     return Pair(parts[0].t.cat(*(q.t for q in parts[1:]), dim=axis), np.concatenate([q.a for q in parts], axis))
 
 
+def stack(r, p, pool):
+    if p.a.size > MOST // 4 or p.a.ndim > 4:
+        return p
+    axis = r.randint(0, p.a.ndim)
+    return Pair(p.t.stack(p.t + 1, -p.t, dim=axis), np.stack([p.a, p.a + 1, -p.a], axis))
+
+
+def repeat(r, p, pool):
+    times = tuple(r.choice([1, 1, 2, 3]) for _ in p.shape)
+    return Pair(p.t.repeat(times), np.tile(p.a, times)) if times and p.a.size * math.prod(times) <= MOST else p
+
+
+def chunk(r, p, pool):
+    """The parts of an axis, in another order."""
+    if not p.a.ndim or 0 in p.shape:
+        return p
+    axis = r.randrange(p.a.ndim)
+    size = r.randint(1, p.shape[axis])
+    parts, arrays = p.t.split(size, dim=axis), np.split(p.a, range(size, p.shape[axis], size), axis)
+    assert len(parts) == len(arrays)
+    order = r.sample(range(len(parts)), min(len(parts), 4))
+    if len(order) == 1:
+        return Pair(parts[order[0]], arrays[order[0]])
+    return Pair(parts[order[0]].cat(*(parts[i] for i in order[1:]), dim=axis), np.concatenate([arrays[i] for i in order], axis))
+
+
 def reduce(r, p, pool):
     axes = tuple(i for i in range(p.a.ndim) if r.random() < 0.5)
     if not axes:
         return p
-    keep, k = r.random() < 0.5, r.randrange(5)
+    keep, k = r.random() < 0.5, r.randrange(6)
     if k == 0 or any(p.shape[a] == 0 for a in axes):
         return Pair(p.t.sum(axes, keepdim=keep), p.a.sum(axes, keepdims=keep))
     if k == 1:
@@ -169,6 +201,8 @@ def reduce(r, p, pool):
         return Pair(p.t.min(axes, keepdim=keep), p.a.min(axes, keepdims=keep))
     if k == 3:
         return Pair(p.t.argmax(axes[0], keepdim=keep), np.argmax(p.a, axes[0], keepdims=keep).astype(np.float64))
+    if k == 4:
+        return Pair(p.t.sign().prod(axes, keepdim=keep), np.sign(p.a).prod(axes, keepdims=keep))
     return Pair((p.t > 0).any(axes, keepdim=keep).cast("int32"), (p.a > 0).any(axes, keepdims=keep).astype(np.float64))
 
 
@@ -228,16 +262,19 @@ def matmul(r, p, pool):
     return Pair(p.t @ Tensor(w.astype(np.float32)), p.a @ w)
 
 
-OPS = [elementwise] * 5 + [binary] * 4 + [reshape, reshape, permute, permute, expand, pad, slices, slices, flip, cat, reduce, reduce, reduce, normalize, cumsum, index,
+OPS = [elementwise] * 5 + [binary] * 4 + [reshape, reshape, permute, permute, expand, pad, slices, slices, flip, cat, stack, repeat, chunk, reduce, reduce, reduce, normalize, cumsum, index,
                                           assign, triangle, matmul]
 
 
 def program(seed):
-    """A few outputs of one random program."""
+    """A few outputs of one random program. All but a few have elements and take several ops."""
     r = random.Random(seed)
-    pool = [source(r) for _ in range(r.choice([1, 2, 2, 3]))]
-    for _ in range(r.randint(2, 9)):
-        p = tamed(r.choice(OPS)(r, r.choice(pool[-3:]), pool))
-        if p.a.size <= MOST:
-            pool.append(p)
-    return pool[-1:] if r.random() < 0.7 else pool[-2:]
+    while True:
+        pool = [source(r) for _ in range(r.choice([1, 2, 2, 3]))]
+        for _ in range(r.randint(3, 9)):
+            p = tamed(r.choice(OPS)(r, r.choice(pool[-3:]), pool))
+            if p.a.size <= MOST:
+                pool.append(p)
+        out = pool[-1:] if r.random() < 0.7 else pool[-2:]
+        if (out[-1].a.size and len(out[-1].t.uop.toposort()) >= 5) or r.random() < 0.05:
+            return out

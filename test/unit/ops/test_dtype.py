@@ -21,19 +21,19 @@ def one(d: DType) -> Lazy:
     return Lazy(np.ones(1), d)
 
 
-@pytest.mark.parametrize("a,b", itertools.product(INTS, INTS))
+@pytest.mark.parametrize("a,b", list(itertools.product(INTS, INTS)))
 def test_integers_promote_as_in_the_array_api(a: DType, b: DType) -> None:
     assert promote(a, b).name == np.promote_types(a.name, b.name).name          # uint64 with a signed type is float64, as in NumPy
 
 
-@pytest.mark.parametrize("a,b", itertools.product(FLOATS, FLOATS))
+@pytest.mark.parametrize("a,b", list(itertools.product(FLOATS, FLOATS)))
 def test_floats_promote_to_the_least_type_that_holds_both(a: DType, b: DType) -> None:
     need = [max(n) for n in zip(WIDTHS[a.name], WIDTHS[b.name], strict=True)]
     want = next(name for name, has in WIDTHS.items() if has[0] >= need[0] and has[1] >= need[1])
     assert promote(a, b).name == want
 
 
-@pytest.mark.parametrize("a,b", itertools.product(INTS, FLOATS))
+@pytest.mark.parametrize("a,b", list(itertools.product(INTS, FLOATS)))
 def test_an_integer_and_a_float_give_the_float(a: DType, b: DType) -> None:
     assert promote(a, b) is promote(b, a) is b
 
@@ -73,9 +73,12 @@ def test_integers_that_do_not_fit(d: DType) -> None:
     low, high = int(d.min), int(d.max)
     assert (one(d) * 0 + high).numpy()[0] == high and (one(d) * 0 + low).numpy()[0] == low
     for bad in (low - 1, high + 1, 10 ** 30):
-        for make in (lambda: one(d) + bad, lambda: Tensor(bad, dtype=d), lambda: Tensor([bad, 0], dtype=d) if abs(bad) < 2 ** 63 else one(d) < bad):     # noqa: B023
+        calls = [lambda bad=bad: one(d) + bad, lambda bad=bad: one(d) < bad, lambda bad=bad: Tensor(bad, dtype=d)]
+        if abs(bad) < 2 ** 63:
+            calls.append(lambda bad=bad: Tensor([bad], dtype=d))
+        for call in calls:
             with pytest.raises(DTypeError) as e:
-                make()
+                call()
             assert str(bad) in str(e.value) and d.name in str(e.value) and str(high) in str(e.value)
 
 

@@ -1,0 +1,177 @@
+"""The CPU device: compile, load, launch; what LLVM cannot compile or load is a CompileError."""
+import dataclasses
+import gc
+import os
+import threading
+
+import numpy as np
+import pytest
+from llvm_kernels import add_one, calls, load, where
+
+from morok import CompileError, dtypes, knobs
+from morok.program import Program
+from morok.runtime import get_device
+from morok.runtime.cpu import CpuDevice, host_target
+
+
+@pytest.fixture(scope="module")
+def cpu():
+    return get_device("CPU")
+
+
+def counters(n):
+    return np.zeros(n, np.int64)
+
+
+def test_compile_load_run(cpu):
+    code, x = load(cpu, add_one), counters(100)
+    cpu.run(code.address, [x.ctypes.data], 100, 0)
+    assert (x == 1).all()
+
+
+def test_only_the_asked_part_is_run(cpu):
+    with knobs.scope(MOROK_THREADS=1):
+        code, x = load(cpu, add_one), counters(100)
+        cpu.run(code.address, [x.ctypes.data], 37, 0)
+    assert x.sum() == 37 and (x[:37] == 1).all()
+
+
+@pytest.mark.parametrize("chunks", [1, 2, 3, 7, 8, 9, 64, 1001])
+@pytest.mark.parametrize("threads", [1, 2, 3, 8])
+def test_every_chunk_runs_once(cpu, chunks, threads):
+    with knobs.scope(MOROK_THREADS=threads):
+        code, x = load(cpu, add_one), counters(chunks + 1)
+        for _ in range(50):
+            cpu.run(code.address, [x.ctypes.data], chunks, 0)
+    assert (x[:-1] == 50).all() and x[-1] == 0
+
+
+def test_the_number_of_threads_follows_the_knob(cpu):
+    for n in (1, 5, 2):
+        with knobs.scope(MOROK_THREADS=n):
+            assert cpu.target.threads == n
+            if n > 1:
+                assert cpu._team(n).workers == n - 1
+    assert cpu.target.threads == knobs.MOROK_THREADS.get() or host_target().threads
+
+
+def test_scratch_is_aligned_and_private(cpu):
+    with knobs.scope(MOROK_THREADS=4):
+        code, x = load(cpu, where), counters(5000)
+        for _ in range(20):
+            cpu.run(code.address, [x.ctypes.data], 5000, where.scratch)
+    used = np.unique(x)
+    assert (used % 64 == 0).all() and 0 not in used and len(used) <= 4
+    assert (np.diff(used) >= where.scratch).all()
+
+
+def test_launches_from_several_threads_at_once(cpu):
+    rounds, size, failed = 300, 999, []
+
+    def work(code):
+        x = counters(size)
+        for _ in range(rounds):
+            cpu.run(code.address, [x.ctypes.data], size, 64)
+        if not (x == rounds).all():
+            failed.append(x)
+    with knobs.scope(MOROK_THREADS=3):
+        cpu._team(3)
+    code = load(cpu, add_one)
+    callers = [threading.Thread(target=work, args=(code,)) for _ in range(4)]
+    for t in callers:
+        t.start()
+    for t in callers:
+        t.join()
+    assert not failed
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_forked_child_has_a_team_of_its_own(cpu):
+    with knobs.scope(MOROK_THREADS=3):
+        code, x = load(cpu, add_one), counters(100)
+        cpu.run(code.address, [x.ctypes.data], 100, 0)
+        pid = os.fork()
+        if pid == 0:                              # no test machinery may run in the child
+            status = 1
+            try:
+                again = load(cpu, add_one)
+                for c in (code, again):
+                    cpu.run(c.address, [x.ctypes.data], 100, 0)
+                status = 0 if (x == 3).all() and cpu._pool.workers == 2 else 2
+            finally:
+                os._exit(status)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        cpu.run(code.address, [x.ctypes.data], 100, 0)
+    assert (x == 2).all()
+
+
+def test_functions_that_llvm_calls_are_found(cpu):
+    code, x = load(cpu, calls), np.zeros(500)
+    x[0] = 8.5
+    cpu.run(code.address, [x.ctypes.data], 1, calls.scratch)
+    np.testing.assert_array_equal(x[:4], [8.5, 2.5, 8.0, 0.5])
+
+
+def test_code_leaves_memory_with_its_kernel(cpu):
+    first = load(cpu, add_one).address
+    gc.collect()
+    assert any(load(cpu, add_one).address == first for _ in range(10))
+
+
+def test_one_symbol_many_times(cpu):
+    two = Program("add_two", "add_one", add_one.source.replace("add i64 %old, 1", "add i64 %old, 2"))
+    a, b, x = load(cpu, add_one), load(cpu, two), counters(1)
+    cpu.run(a.address, [x.ctypes.data], 1, 0)
+    cpu.run(b.address, [x.ctypes.data], 1, 0)
+    assert x[0] == 3
+
+
+@pytest.mark.parametrize("source", ["nonsense", "define void @f() {\n  ret i32 1\n}", "define i32 @f() {\n  %x = add float 1.0, 2.0\n  ret void\n}", ""])
+def test_code_that_llvm_refuses(cpu, source):
+    with pytest.raises(CompileError) as e:
+        code = cpu.compile(Program("broken", "f", source))
+        cpu.load(code, "f")
+    assert "broken" in str(e.value) or "f_" in str(e.value)
+
+
+def test_a_missing_function_is_told(cpu):
+    source = "declare void @no_such_function()\ndefine void @f() {\n  call void @no_such_function()\n  ret void\n}"
+    with pytest.raises(CompileError, match="cannot load"):
+        load(cpu, Program("f", "f", source))
+    assert load(cpu, add_one).address
+
+
+def test_assembly_is_the_text_of_the_machine_code(cpu):
+    assert "add_one:" in cpu.assembly(add_one)
+
+
+def test_own_memory_is_aligned(cpu):
+    assert all(cpu.allocate((n, 3), dtypes.int8).address % 64 == 0 for n in range(40))
+
+
+def test_float16_without_an_instruction_for_it():
+    """All conversions between float16 and float32 by the functions that stand in, against NumPy's; every float16, and floats at and beside all ties."""
+    host = host_target()
+    if not host.triple.startswith("x86_64"):
+        pytest.skip("other processors have the instruction")
+    features = ",".join(f for f in host.features.split(",") if f[1:] != "f16c" and "avx512" not in f) + ",-f16c"
+    device = CpuDevice(dataclasses.replace(host, features=features))
+    body = "%at = getelementptr {a}, ptr %p, i64 %i\n  %x = load {a}, ptr %at\n  %y = {op} {a} %x to {b}\n  %to = getelementptr {b}, ptr %q, i64 %i\n" \
+           "  store {b} %y, ptr %to\n  %next = add i64 %i, 1\n  br label %loop\nout:"
+    frame = add_one.source[:add_one.source.index("  br label %loop\nloop")] + "  %a1 = getelementptr ptr, ptr %args, i64 1\n  %q = load ptr, ptr %a1\n" + \
+        add_one.source[add_one.source.index("  br label %loop\nloop"):add_one.source.index("%at =")] + "BODY\n  ret void\n}\n"
+    half = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    wide = half.astype(np.float32)
+    finite = wide[np.isfinite(wide)]
+    ties = (np.sort(finite)[1:] / 2 + np.sort(finite)[:-1] / 2).astype(np.float32)
+    single = np.concatenate([wide, ties, np.nextafter(ties, np.float32(-np.inf)), np.nextafter(ties, np.float32(np.inf)),
+                             np.array([65519.996, 65520, 1e30, -1e30, 1e-45, np.inf], np.float32)]).astype(np.float32)
+    for source, a, b, op in ((half, "half", "float", "fpext"), (single, "float", "half", "fptrunc")):
+        want = source.astype(np.float32 if b == "float" else np.float16)
+        p = Program("convert", "add_one", frame.replace("BODY", body.format(a=a, b=b, op=op)))
+        assert "vcvtp" not in device.assembly(p)
+        code, got = load(device, p), np.empty_like(want)
+        device.run(code.address, [source.ctypes.data, got.ctypes.data], len(source), 0)
+        np.testing.assert_array_equal(got, want)
+        np.testing.assert_array_equal(np.signbit(got), np.signbit(want))
