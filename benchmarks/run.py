@@ -1,4 +1,4 @@
-"""Morok beside NumPy, PyTorch and JAX, in one process, taking turns: best time of many, ratio to the fastest peer, results checked in float64."""
+"""Morok beside NumPy, PyTorch and JAX, taking turns: best time of many, ratio to the fastest peer, every result checked in float64."""
 from __future__ import annotations
 
 import argparse
@@ -7,106 +7,70 @@ import math
 import os
 import platform
 import sys
-import time
-from collections.abc import Callable
 from typing import Any
 
 SLOWING = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")     # where set, NumPy does not run its best kernels
-if any(v in os.environ for v in SLOWING):
+if __name__ == "__main__" and any(v in os.environ for v in SLOWING):
     for v in SLOWING:
         os.environ.pop(v, None)
     os.execv(sys.executable, [sys.executable, *sys.argv])
-os.environ.setdefault("JAX_PLATFORMS", "cpu")
-
-import numpy as np
 
 from cases import Case, cases
-from morok import Tensor
+from libraries import NAMES, Library, middle
+
+ROUNDS = 4                       # turns of each library in a row
 
 
-def optional(name: str) -> Any:
-    try:
-        module = __import__(name)
-    except ImportError:
-        return None
-    if name == "jax":
-        import jax.numpy
-        jax.config.update("jax_enable_x64", True)
-    return module
+def measure(case: Case, libraries: list[Library], seconds: float) -> dict[str, Any]:
+    """One row: best and median seconds, and the error, of each library that has it."""
+    errors = {lib.name: wrong for lib in libraries if (wrong := lib.prepare(case.name)) is not None}
+    here = [lib for lib in libraries if lib.name in errors]
+    times: dict[str, list[float]] = {lib.name: [] for lib in here}
+    for k in range(ROUNDS):
+        for lib in here[k % len(here):] + here[:k % len(here)]:         # none has always the same one before it
+            times[lib.name] += lib.take_turn(seconds / ROUNDS / len(here))
+    best = {name: min(t) for name, t in times.items()}
+    peers = [t for name, t in best.items() if name != "morok"]
+    return {"name": case.name, "seconds": best, "median": {name: middle(t) for name, t in times.items()}, "calls": {name: len(t) for name, t in times.items()},
+            "ratio": min(peers) / best["morok"] if peers else math.nan, "errors": errors, "wrong": [name for name, e in errors.items() if not e < case.rtol]}
 
 
-def calls(case: Case, torch: Any, jax: Any) -> dict[str, Callable[[], Any]]:
-    """What is timed: from inputs that are there to an output that is there. Morok builds its graph each time; JAX is jitted."""
-    out: dict[str, Callable[[], Any]] = {}
-    tensors = [Tensor(a).realize() for a in case.inputs]
-    out["morok"] = lambda: case.morok(*tensors).realize()
-    if case.numpy:
-        out["numpy"] = lambda: case.numpy(*case.inputs)
-    if torch and case.torch:
-        inputs = [torch.from_numpy(a) for a in case.inputs]
-        out["torch"] = lambda: case.torch(*inputs)
-    if jax and case.jax:
-        arrays, f = [jax.numpy.asarray(a) for a in case.inputs], jax.jit(case.jax)
-        out["jax"] = lambda: f(*arrays).block_until_ready()
-    return out
-
-
-def error(case: Case, got: Any) -> float:
-    """Largest error, relative to the size of the values."""
-    want = np.asarray(case.reference(*(a.astype(np.float64) for a in case.inputs)), np.float64)
-    got = np.asarray(got.numpy() if hasattr(got, "numpy") else got, np.float64)
-    return float(np.max(np.abs(got - want) / (np.abs(want) + np.abs(want).mean() + 1e-30)))
-
-
-def measure(fs: dict[str, Callable[[], Any]], seconds: float) -> dict[str, float]:
-    """Least time of each, in rounds in which all take turns."""
-    best = dict.fromkeys(fs, math.inf)
-    for f in fs.values():
-        f()
-        f()
-    end = time.perf_counter() + seconds
-    rounds = 0
-    while time.perf_counter() < end or rounds < 3:
-        for name, f in fs.items():
-            for _ in range(2):
-                start = time.perf_counter()
-                f()
-                best[name] = min(best[name], time.perf_counter() - start)
-        rounds += 1
-    return best
+def show(row: dict[str, Any]) -> None:
+    columns = "".join(f"{row['seconds'][n] * 1e3:10.3f}" if n in row["seconds"] else f"{'-':>10}" for n in NAMES)
+    wrong = f"  WRONG: {', '.join(row['wrong'])}" if row["wrong"] else ""
+    print(f"{row['name']:32}{columns}{row['ratio']:8.2f}{row['errors']['morok']:10.1e}{row['median']['morok'] / row['seconds']['morok']:9.2f}{wrong}", flush=True)
 
 
 def main() -> None:
     """Run the rows and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", default="", help="only rows whose names contain one of these, separated by commas")
-    parser.add_argument("--seconds", type=float, default=2.0, help="time for each row")
+    parser.add_argument("--seconds", type=float, default=2.0, help="time for each row, shared by the libraries")
     parser.add_argument("--json", help="write the results to this file too")
     args = parser.parse_args()
-    torch, jax = optional("torch"), optional("jax")
-    if torch:
-        torch.set_grad_enabled(False)
-    from morok.runtime import get_device
-    t = get_device("CPU").target
-    print(f"{platform.machine()} {t.cpu}, {t.threads} threads, {t.vector_bytes * 8}-bit vectors; times in ms, best of many; ratio: fastest peer / morok\n")
-    print(f"{'':32}{'morok':>10}{'numpy':>10}{'torch':>10}{'jax':>10}{'ratio':>8}{'error':>10}")
+    chosen = [c for c in cases(None, None) if not args.rows or any(w in c.name for w in args.rows.split(","))]
+    if not chosen:
+        sys.exit(f"no row has {args.rows!r} in its name; rows: {', '.join(c.name for c in cases(None, None))}")
+    libraries = [lib for lib in map(Library, NAMES) if lib.version is not None]
+    if not libraries or libraries[0].name != "morok":
+        sys.exit("morok cannot be imported; install it first: pip install -e '.[bench]'")
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    print(f"{platform.machine()}, {cores} cores; {', '.join(f'{lib.name} {lib.version}' for lib in libraries)}")
+    print("times in ms, best of many; ratio: fastest peer / morok, over 1 where Morok is faster; spread: Morok's median / best\n")
+    print(f"{'':32}{''.join(f'{n:>10}' for n in NAMES)}{'ratio':>8}{'error':>10}{'spread':>9}")
     results = []
-    for case in cases(torch, jax):
-        if args.rows and not any(w in case.name for w in args.rows.split(",")):
-            continue
-        fs = calls(case, torch, jax)
-        wrong = error(case, fs["morok"]())
-        times = measure(fs, args.seconds)
-        ratio = min((v for k, v in times.items() if k != "morok"), default=math.nan) / times["morok"]
-        columns = "".join(f"{times[k] * 1e3:10.3f}" if k in times else f"{'-':>10}" for k in ("morok", "numpy", "torch", "jax"))
-        print(f"{case.name:32}{columns}{ratio:8.2f}{wrong:10.1e}{'' if wrong < case.rtol else '  WRONG'}", flush=True)
-        results.append({"name": case.name, "seconds": times, "ratio": ratio, "error": wrong})
-    if results:
-        print(f"\ngeometric mean of the ratios: {math.exp(sum(math.log(r['ratio']) for r in results) / len(results)):.2f}")
+    for case in chosen:
+        results.append(measure(case, libraries, args.seconds))
+        show(results[-1])
+    ratios = [r["ratio"] for r in results if not math.isnan(r["ratio"])]
+    if ratios:
+        print(f"\ngeometric mean of the ratios: {math.exp(sum(map(math.log, ratios)) / len(ratios)):.2f}; below 1: {sum(r < 1 for r in ratios)} of {len(ratios)} rows")
     if args.json:
         with open(args.json, "w", encoding="utf-8") as f:
-            json.dump({"cpu": t.cpu, "threads": t.threads, "rows": results}, f, indent=1)
-    if any(r["error"] >= c.rtol for r in results for c in cases(torch, jax) if c.name == r["name"]):
+            json.dump({"machine": platform.machine(), "cores": cores, "versions": {lib.name: lib.version for lib in libraries}, "rows": results}, f, indent=1)
+    for lib in libraries:
+        lib.stop()
+    if any(r["wrong"] for r in results):
         sys.exit("some results are wrong")
 
 

@@ -102,7 +102,7 @@ def compiled(name: str, t: Float, *args: Array) -> Array:
     if t.name == "bfloat16":
         tensors = [x.cast("bfloat16") for x in tensors]
     y = tensors[0] ** tensors[1] if name == "pow" else getattr(tensors[0], name)()
-    return (y.cast("float32") if t.name == "bfloat16" else y).numpy()   # type: ignore[no-any-return]
+    return (y.cast("float32") if t.name == "bfloat16" else y).numpy()
 
 
 def ulps(got: Array, want: Array, t: Float) -> Array:
@@ -173,7 +173,8 @@ def any_bits(rng: np.random.Generator, n: int, t: Float) -> Array:
 def around(rng: np.random.Generator, centers: Array, t: Float) -> Array:
     """Values at most 4096 steps from the centers."""
     integer = np.int32 if t.bits == 32 else np.int64
-    return (np.asarray(centers, t.numpy).view(integer) + rng.integers(-4096, 4097, centers.size, integer)).view(t.numpy)
+    steps = rng.integers(-4096, 4097, centers.size, integer)
+    return np.asarray(np.asarray(centers, t.numpy).view(integer) + steps).view(t.numpy)
 
 
 @functools.cache
@@ -253,7 +254,8 @@ class Result:
 
 def measure(name: str, dtype: str, n: int, sample: int = 200, seed: int = 0) -> Result:
     """Run one function on n inputs (all of them for 16-bit types); `sample` inputs of each chunk are checked with mpmath, half of them the worst."""
-    t, count, error, at, checked = TYPES[dtype], 0, -1.0, (NAN,), 0.0
+    t, count, error, checked = TYPES[dtype], 0, -1.0, 0.0
+    at: tuple[float, ...] = ()
     for args in chunks(name, t, n, seed):
         got = compiled(name, t, *args)
         off = ulps(got, reference(name, *args), t)

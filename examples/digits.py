@@ -69,7 +69,7 @@ def classify(train: np.ndarray, labels: np.ndarray, test: np.ndarray) -> tuple[n
 
 
 # ---- the same in NumPy -----------------------------------------------------------------------------------
-def numpy_vote(d: np.ndarray, labels: np.ndarray) -> np.ndarray:
+def numpy_vote(d: np.ndarray, labels: np.ndarray) -> Any:
     votes = np.zeros((len(d), 10), np.float32)
     d = d.copy()
     for k in range(NEIGHBOURS):
@@ -80,7 +80,7 @@ def numpy_vote(d: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 
 def numpy_classify(train: np.ndarray, labels: np.ndarray, test: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    def dist(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    def dist(a: np.ndarray, b: np.ndarray) -> Any:
         return (a * a).sum(1, keepdims=True) - 2 * (a @ b.T) + (b * b).sum(1)
     mean = train.mean(0)
     x = train - mean

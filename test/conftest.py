@@ -16,6 +16,16 @@ def rng(request):
     return np.random.default_rng(seed)
 
 
+@pytest.fixture(autouse=True)
+def verified(request):
+    """Graphs and kernels are verified between stages, but where times are measured."""
+    if request.node.get_closest_marker("timing"):
+        yield
+    else:
+        with knobs.scope(SPEC=1):
+            yield
+
+
 @pytest.fixture(params=[0, 1], ids=["optimized", "noopt"])
 def both_ways(request):
     """Run a test with the optimizer and without it."""

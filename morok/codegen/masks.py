@@ -12,9 +12,10 @@ from .values import INT32, Assign, Linear, Scope, Values
 
 
 class Mask(NamedTuple):
-    """An i1 register; lanes None: one bit for all lanes."""
+    """An i1 register; lanes None: one bit for all lanes. bits: lanes that can be on, where that is known."""
     reg: str
     lanes: int | None
+    bits: tuple[bool, ...] | None = None
 
 
 def conjuncts(cond: UOp) -> list[UOp]:
@@ -54,8 +55,8 @@ def _less(a: UOp, b: UOp, slack: int) -> Linear:
 class Masks(Values):
     """Masks of loads, stores and WHEREs under the bounds of the open loops."""
 
-    def __init__(self, width: int) -> None:
-        super().__init__(width)
+    def __init__(self, width: int, native: int) -> None:
+        super().__init__(width, native)
         self._guards: dict[UOp, list[tuple[UOp, list[Linear] | None]]] = {}
 
     def guard(self, cond: UOp) -> list[tuple[UOp, list[Linear] | None]]:
@@ -154,13 +155,17 @@ class Masks(Values):
         if dt is dtypes.int32 and base.startswith("%"):
             base = out(f"trunc i64 {base} to i32")
         ty = f"i{dt.bits}"
+        if not base.startswith("%"):
+            bits = tuple(int(base) + (o + j) * k < 0 for j in range(w))
+            return Mask("<" + ", ".join(f"i1 {str(b).lower()}" for b in bits) + ">", w, bits)
         lanes = ", ".join(f"{ty} {-(o + j) * k}" for j in range(w))
         return Mask(out(f"icmp slt {vector(ty, w)} {self.splat(base, dt, w, home)}, <{lanes}>"), w)
 
     def _both(self, a: Mask, b: Mask, sc: Scope) -> Mask:
         out = self.out(sc)
         if a.lanes == b.lanes:
-            return Mask(out(f"and {vector('i1', a.lanes)} {a.reg}, {b.reg}"), a.lanes)
+            bits = tuple(x and y for x, y in zip(a.bits, b.bits)) if a.bits and b.bits else a.bits or b.bits
+            return Mask(out(f"and {vector('i1', a.lanes)} {a.reg}, {b.reg}"), a.lanes, bits)
         one, many = (a, b) if a.lanes is None else (b, a)
         ty = vector("i1", many.lanes)
-        return Mask(out(f"select i1 {one.reg}, {ty} {many.reg}, {ty} zeroinitializer"), many.lanes)
+        return Mask(out(f"select i1 {one.reg}, {ty} {many.reg}, {ty} zeroinitializer"), many.lanes, many.bits)

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterator
 from typing import Any
 
 from ..dtype import DType
@@ -15,8 +16,8 @@ from .values import Assign, Lanes, Linear, Scope, Val, assigns, sorted_lanes
 class Memory(Masks):
     """Loads and stores: contiguous, reversed, strided, gathered; masked without branches."""
 
-    def __init__(self, width: int) -> None:
-        super().__init__(width)
+    def __init__(self, width: int, native: int) -> None:
+        super().__init__(width, native)
         self.buffers: dict[UOp, str] = {}                      # STAGE → address of its scratch
         self.streaming = self.fenced = False                   # stores go past the caches now; some did
 
@@ -151,11 +152,37 @@ class Memory(Masks):
             r = out(f"load {t}, ptr {p}, align {dt.itemsize}")
         elif w is None or m.lanes is None:                      # the same for all lanes: read a block of zeros instead, no branch
             r = out(f"load {t}, ptr {out(f'select i1 {m.reg}, ptr {p}, ptr @zeros')}, align {dt.itemsize}")
+        elif w * dt.itemsize > self.native:                     # LLVM may drop the mask of a half that is off throughout when it splits a wide load
+            return self._read_parts(p, dt, w, m, sc)
         else:
             name = f"llvm.masked.load.{mangle(t)}.p0"
             self.decls.add(f"declare {t} @{name}(ptr, <{w} x i1>, {t})")
             r = out(f"call {t} @{name}(ptr align {dt.itemsize} {p}, <{w} x i1> {m.reg}, {t} zeroinitializer)")
         return self.from_memory(out, dt, w, r)
+
+    def _parts(self, dt: DType, w: int, m: Mask, sc: Scope) -> Iterator[tuple[int, int, Mask]]:
+        """(first lane, number, mask) of the pieces of a register that native registers hold."""
+        n = self.native // dt.itemsize
+        for a in range(0, w, n):
+            k = min(n, w - a)
+            if m.bits is not None and not any(m.bits[a:a + k]):
+                continue
+            yield a, k, Mask(self.lanes_of(m.reg, "i1", w, range(a, a + k), sc), k)
+
+    def lanes_of(self, r: str, ty: str, w: int, lanes: range, sc: Scope) -> str:
+        """Some lanes of a register, in order."""
+        idx = ", ".join(f"i32 {i}" for i in lanes)
+        return self.line(sc.lines, f"shufflevector <{w} x {ty}> {r}, <{w} x {ty}> poison, <{len(lanes)} x i32> <{idx}>")
+
+    def _read_parts(self, p: str, dt: DType, w: int, m: Mask, sc: Scope) -> str:
+        ty, whole = scalar_type(dt), literal(dt.const(0), dt, w)
+        for a, k, part in self._parts(dt, w, m, sc):
+            r = self.read(self.at(p, a, dt, sc), dt, k, part, sc)
+            spread = ", ".join(f"i32 {i - a}" if a <= i < a + k else "i32 poison" for i in range(w))
+            r = self.line(sc.lines, f"shufflevector <{k} x {ty}> {r}, <{k} x {ty}> poison, <{w} x i32> <{spread}>")
+            both = ", ".join(f"i32 {w + i if a <= i < a + k else i}" for i in range(w))
+            whole = self.line(sc.lines, f"shufflevector <{w} x {ty}> {whole}, <{w} x {ty}> {r}, <{w} x i32> <{both}>")
+        return whole
 
     # ---- stores --------------------------------------------------------------------------------------
     def write(self, p: str, dt: DType, w: int | None, m: Any, r: str, sc: Scope) -> None:
@@ -168,10 +195,18 @@ class Memory(Masks):
             sc.lines.append(f"  store {t} {r}, ptr {p}, align {dt.itemsize}")
         elif w is None or m.lanes is None:
             sc.lines.append(f"  store {t} {r}, ptr {out(f'select i1 {m.reg}, ptr {p}, ptr %trash')}, align {dt.itemsize}")
+        elif w * dt.itemsize > self.native:
+            for a, k, part in self._parts(dt, w, m, sc):
+                piece = self.lanes_of(r, memory_type(dt), w, range(a, a + k), sc)
+                self.masked_store(self.at(p, a, dt, sc), dt, k, part, piece, sc)
         else:
-            name = f"llvm.masked.store.{mangle(t)}.p0"
-            self.decls.add(f"declare void @{name}({t}, ptr, <{w} x i1>)")
-            sc.lines.append(f"  call void @{name}({t} {r}, ptr align {dt.itemsize} {p}, <{w} x i1> {m.reg})")
+            self.masked_store(p, dt, w, m, r, sc)
+
+    def masked_store(self, p: str, dt: DType, w: int, m: Mask, r: str, sc: Scope) -> None:
+        t = vector(memory_type(dt), w)
+        name = f"llvm.masked.store.{mangle(t)}.p0"
+        self.decls.add(f"declare void @{name}({t}, ptr, <{w} x i1>)")
+        sc.lines.append(f"  call void @{name}({t} {r}, ptr align {dt.itemsize} {p}, <{w} x i1> {m.reg})")
 
     def store(self, buf: UOp, idx: UOp, valid: UOp | None, val: Val, lanes: Lanes, sc: Scope, vec: UOp | None) -> None:
         """Store `val` for all lanes; a value that does not vary over a lane is stored at each."""

@@ -30,8 +30,8 @@ def vector_axis(lanes: Any) -> UOp | None:
 class Phases(Memory):
     """Opens loops, cuts them where a guard becomes provable, and fills them."""
 
-    def __init__(self, width: int, ast: UOp) -> None:
-        super().__init__(width)
+    def __init__(self, width: int, native: int, ast: UOp) -> None:
+        super().__init__(width, native)
         self.ast = ast
         self.entry: list[str] = []                             # what the function does first: stack slots, scratch addresses
         self.scratch = 0

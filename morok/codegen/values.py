@@ -55,9 +55,9 @@ def sorted_lanes(ranges: Any) -> Lanes:
 class Values(Emitter, ABC):
     """Computes nodes: each in the outermost open scope that its free ranges allow, once."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, native: int) -> None:
         super().__init__()
-        self.width = width
+        self.width, self.native = width, native                # lanes of a register of this kernel; bytes of one of the machine
         self._chunks: dict[UOp | None, tuple[int | None, ...]] = {None: (None,)}
 
     # ---- lanes ------------------------------------------------------------------------------------
@@ -216,7 +216,7 @@ class Values(Emitter, ABC):
             regs[key] = tuple(row)
         return Val(lanes, vec, u.dtype, regs, sc)
 
-    def choose(self, out: Any, m: tuple[str, int | None], w: int | None, dt: DType, x: str, y: str) -> str:
+    def choose(self, out: Any, m: Any, w: int | None, dt: DType, x: str, y: str) -> str:
         t = reg_type(dt, w)
         return str(out(f"select {vector('i1', m[1])} {m[0]}, {t} {x}, {t} {y}"))
 
@@ -253,12 +253,12 @@ class Values(Emitter, ABC):
             q = home.vals.get(key)
             if q is None:
                 i = self.get(r, home, None).regs[()][0]
-                if not i.startswith("%"):
-                    q = home.vals[key] = self.line(home.lines, f"add i64 {acc or '0'}, {int(i) * k}")
-                else:
-                    if k != 1:
-                        i = self.line(home.lines, f"mul i64 {i}, {k}")
-                    q = home.vals[key] = self.line(home.lines, f"add i64 {acc}, {i}") if acc else i
+                if not i.startswith("%"):                      # the one iteration of a loop that is none
+                    c0 += int(i) * k
+                    continue
+                if k != 1:
+                    i = self.line(home.lines, f"mul i64 {i}, {k}")
+                q = home.vals[key] = self.line(home.lines, f"add i64 {acc}, {i}") if acc else i
             acc = q
         if not acc:
             return str(c0)

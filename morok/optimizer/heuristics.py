@@ -247,12 +247,13 @@ def place_product(s: Schedule, p: Product, wide: Access, m: UOp | None, n: UOp, 
         s.add(Thread(n.arg.id))
     elif busy and m is not None and tiles >= threads_n:
         s.add(Thread(m.arg.id))
-        return
+        if panels > 1:                                          # they would be packed anew for each row of tiles
+            return
     reduce_step = min((abs(step) for r, step in wide.strides.items() if r in p.reduce.src[1:]), default=0)
     strided = wide.strides.get(n, 0) != 1
     far = reduce_step * wide.buffer.dtype.itemsize >= PAGE_STRIDE
-    if (far or strided or wide.buffer.dtype.itemsize < 4) and tiles > 8 and not wide.opaque and not len(wide.index.src) > 2:
-        s.add(Stage(wide.buffer.arg.slot, n.arg.id))
+    if m is not None and (far or strided or wide.buffer.dtype.itemsize < 4) and tiles > 8 and not wide.opaque and not len(wide.index.src) > 2:
+        s.add(Stage(wide.buffer.arg.slot, n.arg.id)) or s.add(Stage(wide.buffer.arg.slot, m.arg.id))
 
 
 def row_reduction(s: Schedule) -> bool:

@@ -57,6 +57,7 @@ class CpuDevice(Device):
         if self._target.triple.startswith("x86_64") and "+f16c" not in self._target.features.split(","):
             self._half = self._link(self.compile(Program("half", "half", HALF)), "half", "__extendhfsf2", "__truncsfhf2")
         self._pool: Pool | None = None
+        self._pool_code = b""
         self._alone = threading.local()
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._after_fork)
@@ -140,7 +141,7 @@ class CpuDevice(Device):
                     self._pool.stop()
                 self._pool = None
             if self._pool is None:
-                code = self.compile(Program("pool", "launch", pool_source(platform.machine())))
-                library = self._link(code, f"pool_{next(self._libraries)}", "start", "launch", "halt")
+                self._pool_code = self._pool_code or self.compile(Program("pool", "launch", pool_source(platform.machine())))
+                library = self._link(self._pool_code, f"pool_{next(self._libraries)}", "start", "launch", "halt")
                 self._pool = Pool(threads, lambda symbol: int(library[symbol]), library)
             return self._pool

@@ -135,9 +135,9 @@ entry:
 loop:
   %seen = load atomic i32, ptr %seq seq_cst, align 4
   call void @drain(ptr %pool, i64 %id)
-  %st0 = load atomic i32, ptr %stop seq_cst, align 4         ; a worker that starts after the halt sees no new seq to wake up for
-  %halt0 = icmp ne i32 %st0, 0
-  br i1 %halt0, label %out, label %rest
+  %st = load atomic i32, ptr %stop seq_cst, align 4          ; set before seq moves: a worker that has seen the move sees it too
+  %halt = icmp ne i32 %st, 0
+  br i1 %halt, label %out, label %rest
 rest:
   %turns = load i32, ptr %pspin
   br label %spin
@@ -145,7 +145,7 @@ spin:
   %i = phi i32 [0, %rest], [%i1, %idle]
   %now = load atomic i32, ptr %seq acquire, align 4
   %new = icmp ne i32 %now, %seen
-  br i1 %new, label %check, label %idle
+  br i1 %new, label %loop, label %idle
 idle:
   $PAUSE
   %i1 = add i32 %i, 1
@@ -165,11 +165,7 @@ nap:
 rise:
   %4 = atomicrmw sub ptr %asleep, i32 1 seq_cst
   %5 = call i32 @pthread_mutex_unlock(ptr %m)
-  br label %check
-check:
-  %st = load atomic i32, ptr %stop acquire, align 4
-  %halt = icmp ne i32 %st, 0
-  br i1 %halt, label %out, label %loop
+  br label %loop
 out:
   ret ptr null
 }
