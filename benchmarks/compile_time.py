@@ -23,6 +23,7 @@ ROUNDS = 7
 START = "import time; t = time.perf_counter()\nimport morok\nprint(time.perf_counter() - t)"
 FIRST = """
 import time; t = time.perf_counter()
+import numpy as np
 from morok import Tensor
 x, w1, b1, w2, b2 = (np.ones(s, np.float32) for s in ((32, 64), (64, 128), (128,), (128, 10), (10,)))
 ((Tensor(x) @ Tensor(w1) + Tensor(b1)).relu() @ Tensor(w2) + Tensor(b2)).numpy()

@@ -56,6 +56,8 @@ class Tensor(NNOps, LinalgOps, IndexingOps, RandomOps):
 
     def realize_with(self, config: PrepareConfig | None, *others: "Tensor") -> Self:
         """`realize` under a config, which says how kernels are optimized."""
+        if config is not None and not isinstance(config, PrepareConfig):
+            raise DTypeError(f"realize_with takes a PrepareConfig, for example PrepareConfig(OptStrategy.none()), not {type(config).__name__} {config!r}")
         tensors: list[Tensor] = [self, *others]
         for t, done in zip(tensors, realize([t.uop for t in tensors], config), strict=True):
             t.uop = done

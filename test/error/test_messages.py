@@ -67,6 +67,7 @@ CASES = {
     "opts amount": (lambda: realize_with("UPCAST(0,5)"), OptError, ["5", "12", "PADTO"]),
     "opts axis": (lambda: realize_with("UPCAST(3,4)"), OptError, ["axis 3"]),
     "opts kind": (lambda: realize_with("UNROLL(0,4)"), OptError, ["REDUCE"]),
+    "no config": (lambda: Tensor([1.0]).realize_with("x"), DTypeError, ["PrepareConfig", "'x'"]),
     "opts twice": (lambda: realize_with("UPCAST(0,4) THREAD(0) THREAD(0)"), OptError, ["thread"]),
 }
 
