@@ -89,17 +89,20 @@ def toposort(roots: Iterable[UOp], enter: Any = None) -> list[UOp]:
     """All nodes below and including `roots`, sources first; iterative, each node once."""
     out: list[UOp] = []
     seen: set[UOp] = set()
-    stack = [(r, False) for r in reversed(tuple(roots))]
+    stack: list[UOp | None] = [*roots][::-1]
     while stack:
-        u, done = stack.pop()
-        if done:
-            out.append(u)
+        u = stack.pop()
+        if u is None:                                          # what stands below the mark has all its sources in `out`
+            out.append(stack.pop())             # type: ignore[arg-type]
         elif u not in seen:
             seen.add(u)
             if enter is not None and not enter(u):
                 continue
-            stack.append((u, True))
-            stack.extend((s, False) for s in reversed(u.src))
+            if u.src:
+                stack += (u, None)
+                stack += u.src[::-1]
+            else:
+                out.append(u)
     return out
 
 

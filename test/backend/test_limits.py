@@ -97,5 +97,5 @@ def test_python_time_to_code():
     x = Tensor(np.zeros((1024, 1024), np.float32))
     for make in (lambda: x.softmax(), lambda: x.layernorm(), lambda: x @ x.T.contiguous().realize()):
         item = schedule([make().uop], new_buffer_node).items[-1]
-        times = [generate(item.ast, get_device("CPU"), OptStrategy.heuristic()).meta["python_seconds"] for _ in range(7)]
+        times = [generate(item.ast, get_device("CPU"), OptStrategy.heuristic()).meta["python_seconds"] for _ in range(25)]
         assert min(times) <= 0.010, times
