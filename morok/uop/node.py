@@ -89,7 +89,8 @@ def toposort(roots: Iterable[UOp], enter: Any = None) -> list[UOp]:
     """All nodes below and including `roots`, sources first; iterative, each node once."""
     out: list[UOp] = []
     seen: set[UOp] = set()
-    stack: list[UOp | None] = [*roots][::-1]
+    stack: list[UOp | None] = []
+    stack += reversed(list(roots))
     while stack:
         u = stack.pop()
         if u is None:                                          # what stands below the mark has all its sources in `out`
