@@ -2,11 +2,10 @@
 from __future__ import annotations
 
 import itertools
-import math
 import struct
 from collections.abc import Callable
 
-from ..dtype import DType, dtypes
+from ..dtype import DType, dtypes, round_to
 from ..errors import IRError
 from ..uop import GroupOp, Op
 
@@ -58,21 +57,6 @@ def literal(value: bool | int | float, dt: DType, w: int | None = None) -> str:
     else:
         text = str(int(value))
     return text if w is None else f"splat ({scalar_type(dt)} {text})"
-
-
-def round_to(value: float, dt: DType) -> float:
-    """The nearest value of the type; infinity on overflow."""
-    if dt is dtypes.float64 or value != value:
-        return value
-    try:
-        value = float(struct.unpack("<f", struct.pack("<f", value))[0]) if dt is not dtypes.float16 else float(struct.unpack("<e", struct.pack("<e", value))[0])
-    except OverflowError:
-        return math.copysign(math.inf, value)
-    if dt is dtypes.bfloat16 and math.isfinite(value):
-        bits = struct.unpack("<I", struct.pack("<f", value))[0]
-        bits = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000
-        value = float(struct.unpack("<f", struct.pack("<I", bits))[0])
-    return value
 
 
 class Emitter:

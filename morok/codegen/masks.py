@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from ..dtype import dtypes
 from ..uop import Op, UOp
 from ..uop.linear import linear
+from ..uop.symbolic import split_and
 from .emit import vector
 from .values import INT32, Assign, Linear, Scope, Values
 
@@ -16,18 +17,6 @@ class Mask(NamedTuple):
     reg: str
     lanes: int | None
     bits: tuple[bool, ...] | None = None
-
-
-def conjuncts(cond: UOp) -> list[UOp]:
-    """The parts of a conjunction, left to right."""
-    out, stack = [], [cond]
-    while stack:
-        u = stack.pop()
-        if u.op is Op.AND:
-            stack.extend((u.src[1], u.src[0]))
-        else:
-            out.append(u)
-    return out
 
 
 def half_spaces(q: UOp) -> list[Linear] | None:
@@ -64,7 +53,7 @@ class Masks(Values):
         found = self._guards.get(cond)
         if found is None:
             found = []
-            for q in conjuncts(cond):
+            for q in split_and(cond):
                 forms = half_spaces(q)
                 if forms is not None and not all(a.op is Op.RANGE or not any(r.arg.kind.is_lane for r in a.free) for f in forms for a in f[1]):
                     forms = None

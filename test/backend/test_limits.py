@@ -53,7 +53,7 @@ print((resident() - before) >> 10)
 
 @pytest.mark.timing
 @pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="reads /proc")
-def test_memory_is_flat_over_many_shapes():
+def test_memory_that_a_shape_leaves_behind_is_small():
     """Caches are bounded and machine code is unloaded. The bound is no plateau: LLVM itself keeps about 14 KiB of each kernel that was compiled and unloaded,
     which is some 7 MiB of these 500; the rest are Python's caches of up to 4,096 entries, which are full later."""
     out = subprocess.run([sys.executable, "-c", MEMORY, os.path.dirname(__file__)], capture_output=True, text=True, check=True).stdout
