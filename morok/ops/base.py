@@ -38,7 +38,7 @@ def user_line() -> str:
     return f"{f.f_code.co_filename}:{f.f_lineno}"
 
 
-@lru_cache(4096)
+@lru_cache(512)
 def spread(constant: UOp, shape: tuple[int, ...]) -> UOp:
     """A scalar constant in every element of a shape; the common ones are kept."""
     if not shape:

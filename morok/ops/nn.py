@@ -7,6 +7,7 @@ from typing import Literal, Self
 
 from ..errors import DTypeError, ShapeError
 from ..uop import Op
+from .activation import ActivationOps
 from .conv import ConvOps
 from .indexing import IndexingOps
 from .random import RandomOps
@@ -15,7 +16,7 @@ from .reduce import Axes
 Reduction = Literal["none", "sum", "mean"]
 
 
-class NNOps(ConvOps, IndexingOps, RandomOps):
+class NNOps(ConvOps, IndexingOps, RandomOps, ActivationOps):
     """Methods of networks. Halves are computed in float32 and rounded once."""
 
     # ---- normalization ----------------------------------------------------------------------------------------------

@@ -18,13 +18,14 @@ from ..program import Program
 from ..target import Target
 from .buffer import Buffer
 from .device import Device, Loaded
-from .half_ir import HALF
+from .half_ir import HALF, HALF_NAMES
 from .host import cache_size, usable_cores
 from .pool import Pool, Scratch
 from .pool_ir import pool_source
 
 PASSES = ("sroa", "instruction_combine", "simplify_cfg")       # the code comes vectorized: only stack slots have to become registers
 PARTS = 4                        # chunks a thread, so that a slow core takes fewer
+SERVES = 64                      # LLVM's pass builder and JIT keep up to 9 KiB of each kernel they served until they go themselves; so they go after this many
 _ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
 
 
@@ -50,12 +51,11 @@ class CpuDevice(Device):
         self._cores = self._target.threads
         self._machine = llvm.Target.from_triple(self._target.triple).create_target_machine(
             cpu=self._target.cpu, features=self._target.features, opt=3, jit=True, reloc="pic")
-        self._jit = llvm.create_lljit_compiler(self._machine)
         self._lock = threading.RLock()
-        self._libraries = itertools.count()
+        self._modules, self._libraries = itertools.count(), itertools.count()
         self._half: llvm.ResourceTracker | None = None
         if self._target.triple.startswith("x86_64") and "+f16c" not in self._target.features.split(","):
-            self._half = self._link(self.compile(Program("half", "half", HALF)), "half", "__extendhfsf2", "__truncsfhf2")
+            self._half = self._link(self.compile(Program("half", "half", HALF)), "half", *HALF_NAMES)
         self._pool: Pool | None = None
         self._pool_code = b""
         self._alone = threading.local()
@@ -81,10 +81,12 @@ class CpuDevice(Device):
             module.verify()
         except RuntimeError as e:
             raise CompileError(f"LLVM refused the code of kernel {program.name}: {e}", program.source) from None
-        passes = llvm.create_new_module_pass_manager()
-        for p in PASSES:
-            getattr(passes, f"add_{p}_pass")()
-        passes.run(module, llvm.create_pass_builder(self._machine, llvm.create_pipeline_tuning_options()))
+        if next(self._modules) % SERVES == 0:
+            self._passes = llvm.create_new_module_pass_manager()
+            for p in PASSES:
+                getattr(self._passes, f"add_{p}_pass")()
+            self._builder = llvm.create_pass_builder(self._machine, llvm.create_pipeline_tuning_options())
+        self._passes.run(module, self._builder)
         return module
 
     def compile(self, program: Program) -> bytes:
@@ -98,18 +100,21 @@ class CpuDevice(Device):
 
     def load(self, code: bytes, entry: str) -> Loaded:
         with self._lock:
-            library = self._link(code, f"{entry}_{next(self._libraries)}", entry)
+            library = self._link(code, entry, entry)
             return Loaded(int(library[entry]), library)
 
     def _link(self, code: bytes, name: str, *symbols: str) -> llvm.ResourceTracker:
-        builder = llvm.JITLibraryBuilder().add_object_img(code)
+        builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
         if self._half is not None:
-            builder.add_jit_library("half")
-        builder.add_current_process()
+            for s in HALF_NAMES:
+                builder.import_symbol(s, self._half[s])
         for s in symbols:
             builder.export_symbol(s)
+        number = next(self._libraries)
+        if number % SERVES == 0:
+            self._jit = llvm.create_lljit_compiler(self._machine)  # kernels keep the one that holds them
         try:
-            return builder.link(self._jit, name)
+            return builder.link(self._jit, f"{name}_{number}")
         except RuntimeError as e:
             raise CompileError(f"LLVM cannot load the code of {name}: {e}; the log on the standard error stream names what is missing") from None
 
@@ -142,6 +147,6 @@ class CpuDevice(Device):
                 self._pool = None
             if self._pool is None:
                 self._pool_code = self._pool_code or self.compile(Program("pool", "launch", pool_source(platform.machine())))
-                library = self._link(self._pool_code, f"pool_{next(self._libraries)}", "start", "launch", "halt")
+                library = self._link(self._pool_code, "pool", "start", "launch", "halt")
                 self._pool = Pool(threads, lambda symbol: int(library[symbol]), library)
             return self._pool

@@ -1,5 +1,6 @@
 """Conversions between float16 and float32 as LLVM IR, for processors without an instruction: LLVM calls these names, which no C library need have."""
 
+HALF_NAMES = ("__extendhfsf2", "__truncsfhf2")
 HALF = """
 define float @__extendhfsf2(half %x) {
   %h = bitcast half %x to i16

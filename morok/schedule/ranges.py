@@ -99,7 +99,7 @@ def flatten(idxs: tuple[UOp, ...], shape: tuple[int, ...]) -> UOp:
     return linear_index(idxs, row_major(shape))
 
 
-@functools.lru_cache(4096)
+@functools.lru_cache(512)
 def linear_index(idxs: tuple[UOp, ...], strides: tuple[int, ...]) -> UOp:
     """The sum of index * stride."""
     flat = const(0)

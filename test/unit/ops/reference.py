@@ -94,3 +94,20 @@ def reduced(losses: Array, reduction: str, weight: Any = None) -> Any:
     if reduction == "none":
         return losses
     return losses.sum() if reduction == "sum" else losses.sum() / (losses.size if weight is None else np.sum(weight))
+
+
+# ---- activations -------------------------------------------------------------------------------------------------------
+def sigmoid(x: Any) -> Any:
+    return 1 / (1 + np.exp(-x))
+
+
+def softplus(x: Any) -> Any:
+    return np.maximum(x, 0) + np.log1p(np.exp(-abs(x)))
+
+
+def elu(x: Any) -> Any:
+    return np.where(x > 0, x, np.expm1(x))
+
+
+def gelu(x: Any) -> Any:
+    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x ** 3)))

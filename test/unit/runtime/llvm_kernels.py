@@ -1,8 +1,9 @@
 """Small kernels in LLVM IR, written by hand, for tests of the runtime."""
 from morok.program import Program
 
-ADD_ONE = """
-define void @add_one(ptr %args, i64 %start, i64 %end, ptr %scratch) {
+# a loop over the chunks that a kernel was given; BODY does one, at address %at of args[0]
+LOOP = """
+define void @NAME(ptr %args, i64 %start, i64 %end, ptr %scratch) {
 entry:
   %p = load ptr, ptr %args
   br label %loop
@@ -12,37 +13,28 @@ loop:
   br i1 %more, label %body, label %out
 body:
   %at = getelementptr i64, ptr %p, i64 %i
+BODY
+  %next = add i64 %i, 1
+  br label %loop
+out:
+  ret void
+}
+"""
+
+
+def over_chunks(name, body):
+    return LOOP.replace("NAME", name).replace("BODY", body)
+
+
+ADD_ONE = over_chunks("add_one", """
   %old = load i64, ptr %at
   %new = add i64 %old, 1
-  store i64 %new, ptr %at
-  %next = add i64 %i, 1
-  br label %loop
-out:
-  ret void
-}
-"""
+  store i64 %new, ptr %at""")
 # each element of args[0] becomes the address of the scratch memory that its thread had; the scratch is written to its last byte
-SCRATCH = """
-define void @where(ptr %args, i64 %start, i64 %end, ptr %scratch) {
-entry:
-  %p = load ptr, ptr %args
+SCRATCH = over_chunks("where", """
   call void @llvm.memset.p0.i64(ptr %scratch, i8 7, i64 100000, i1 false)
   %addr = ptrtoint ptr %scratch to i64
-  br label %loop
-loop:
-  %i = phi i64 [ %start, %entry ], [ %next, %body ]
-  %more = icmp slt i64 %i, %end
-  br i1 %more, label %body, label %out
-body:
-  %at = getelementptr i64, ptr %p, i64 %i
-  store i64 %addr, ptr %at
-  %next = add i64 %i, 1
-  br label %loop
-out:
-  ret void
-}
-declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
-"""
+  store i64 %addr, ptr %at""") + "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)"
 # args[0]: 4 doubles in and out; what LLVM may make calls of: remainder, rounding, copies
 CALLS = """
 define void @calls(ptr %args, i64 %start, i64 %end, ptr %scratch) {

@@ -6,12 +6,12 @@ import threading
 
 import numpy as np
 import pytest
-from llvm_kernels import add_one, calls, load, where
+from llvm_kernels import add_one, calls, load, over_chunks, where
 
 from morok import CompileError, dtypes, knobs
 from morok.program import Program
 from morok.runtime import get_device
-from morok.runtime.cpu import CpuDevice, host_target
+from morok.runtime.cpu import SERVES, CpuDevice, host_target
 
 
 @pytest.fixture(scope="module")
@@ -119,6 +119,33 @@ def test_code_leaves_memory_with_its_kernel(cpu):
     assert any(load(cpu, add_one).address == first for _ in range(10))
 
 
+def test_kernels_outlive_the_jit_that_loaded_them(cpu):
+    """More than one JIT serves; each must stay as long as a kernel of it does, in whatever order they go."""
+    machine_code = cpu.compile(add_one)
+    held = [cpu.load(machine_code, "add_one") for _ in range(3 * SERVES)]
+    assert len({c.address for c in held}) == len(held)
+    x = counters(1)
+    for part in (held, held[::2], held[1::7]):
+        held = part
+        gc.collect()
+        for c in held:
+            cpu.run(c.address, [x.ctypes.data], 1, 0)
+    assert x[0] == 192 + 96 + 28
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="reads /proc")
+def test_a_kernel_that_is_gone_leaves_no_memory(cpu):
+    def work():
+        for _ in range(8 * SERVES):
+            load(cpu, add_one)
+        gc.collect()
+        with open("/proc/self/statm") as f:
+            return int(f.read().split()[1]) * os.sysconf("SC_PAGESIZE")
+    work()
+    before = work()
+    assert (work() - before) / (8 * SERVES) < 1024             # bytes a kernel; LLVM's own loss was 14 KiB
+
+
 def test_one_symbol_many_times(cpu):
     two = Program("add_two", "add_one", add_one.source.replace("add i64 %old, 1", "add i64 %old, 2"))
     a, b, x = load(cpu, add_one), load(cpu, two), counters(1)
@@ -132,7 +159,7 @@ def test_code_that_llvm_refuses(cpu, source):
     with pytest.raises(CompileError) as e:
         code = cpu.compile(Program("broken", "f", source))
         cpu.load(code, "f")
-    assert "broken" in str(e.value) or "f_" in str(e.value)
+    assert "broken" in str(e.value) or "code of f:" in str(e.value)
 
 
 def test_a_missing_function_is_told(cpu):
@@ -157,10 +184,8 @@ def test_float16_without_an_instruction_for_it():
         pytest.skip("other processors have the instruction")
     features = ",".join(f for f in host.features.split(",") if f[1:] != "f16c" and "avx512" not in f) + ",-f16c"
     device = CpuDevice(dataclasses.replace(host, features=features))
-    body = "%at = getelementptr {a}, ptr %p, i64 %i\n  %x = load {a}, ptr %at\n  %y = {op} {a} %x to {b}\n  %to = getelementptr {b}, ptr %q, i64 %i\n" \
-           "  store {b} %y, ptr %to\n  %next = add i64 %i, 1\n  br label %loop\nout:"
-    frame = add_one.source[:add_one.source.index("  br label %loop\nloop")] + "  %a1 = getelementptr ptr, ptr %args, i64 1\n  %q = load ptr, ptr %a1\n" + \
-        add_one.source[add_one.source.index("  br label %loop\nloop"):add_one.source.index("%at =")] + "BODY\n  ret void\n}\n"
+    body = "  %x.at = getelementptr {a}, ptr %p, i64 %i\n  %x = load {a}, ptr %x.at\n  %y = {op} {a} %x to {b}\n" \
+           "  %q.at = getelementptr ptr, ptr %args, i64 1\n  %q = load ptr, ptr %q.at\n  %y.at = getelementptr {b}, ptr %q, i64 %i\n  store {b} %y, ptr %y.at"
     half = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
     wide = half.astype(np.float32)
     finite = wide[np.isfinite(wide)]
@@ -170,7 +195,7 @@ def test_float16_without_an_instruction_for_it():
     for source, a, b, op in ((half, "half", "float", "fpext"), (single, "float", "half", "fptrunc")):
         with np.errstate(over="ignore"):
             want = source.astype(np.float32 if b == "float" else np.float16)
-        p = Program("convert", "add_one", frame.replace("BODY", body.format(a=a, b=b, op=op)))
+        p = Program("convert", "convert", over_chunks("convert", body.format(a=a, b=b, op=op)))
         assert "vcvtp" not in device.assembly(p)
         code, got = load(device, p), np.empty_like(want)
         device.run(code.address, [source.ctypes.data, got.ctypes.data], len(source), 0)
