@@ -6,11 +6,16 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..dtype import DType
+from ..helpers import prod
 from ..uop import Op, UOp
 from ..uop.linear import linear
 from .emit import literal, mangle, memory_type, reg_type, scalar_type, vector
 from .masks import Mask, Masks
 from .values import Assign, Lanes, Linear, Scope, Val, assigns, sorted_lanes
+
+CACHE_LINE = 64
+FORESEEN_ROW = 256               # bytes of a row that are worth a request in advance,
+FORESEEN_TABLE = 256 << 10       # and of the table that it lies in: smaller ones stay in the caches
 
 
 class Memory(Masks):
@@ -75,6 +80,8 @@ class Memory(Masks):
             along = next((a for a, k in sorted(steps.items(), key=lambda x: x[0].arg.order) if k == 1 and a.arg.extent % self.width == 0), vec)
         lanes = tuple(a for a in sorted_lanes(u.free) if a is not along)
         p = self.address(self.base(index.src[0], sc), u.dtype, same, sc)
+        if along is not None and not lanes and steps.get(along) == 1:
+            self.foresee(u, same, along, sc)
         regs = {}
         for key in assigns(lanes):
             assign = dict(zip(lanes, key))
@@ -89,6 +96,26 @@ class Memory(Masks):
                                                True if valid is None else self.mask(valid, assign, c, along, sc), sc)
                               for c in range(len(self.chunks(along))))
         return Val(lanes, along, u.dtype, regs, sc)
+
+    def foresee(self, u: UOp, same: dict[UOp, int], along: UOp, sc: Scope) -> None:
+        """Request what the next iteration reads here, where the place of a row comes from memory: a processor foresees strides, but no such place."""
+        buf, size = u.src[0].src[0], u.dtype.itemsize
+        looked_up = [a for a in same if a.op is not Op.RANGE and any(x.op is Op.LOAD for x in a.toposort())]
+        loop = max((self.place(a.free, sc) for a in looked_up), key=lambda s: s.depth, default=sc)
+        inner = [s.loop.arg.extent for s in sc.chain() if s.depth > loop.depth and s.loop in u.free and s.loop is not None]
+        row = prod(inner) * along.arg.extent * size
+        r = loop.loop
+        if buf.op is not Op.PARAM or buf.arg.size * size < FORESEEN_TABLE or row < FORESEEN_ROW or r is None or not any(r in a.free for a in looked_up):
+            return
+        ahead = linear(u.src[0].src[1].substitute({r: (r + 1).minimum(r.arg.extent - 1)}))
+        p = self.address(self.base(buf, sc), u.dtype, self.split(ahead)[0], sc)
+        for o in range(0, along.arg.extent, CACHE_LINE // size):
+            self.request(self.at(p, ahead[0] + o, u.dtype, sc), sc)
+
+    def request(self, p: str, sc: Scope) -> None:
+        """Bring a line into the caches; harmless for any address."""
+        self.decls.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        sc.lines.append(f"  call void @llvm.prefetch.p0(ptr {p}, i32 0, i32 3, i32 1)")
 
     def element(self, p: str, dt: DType, v: Val, assign: Assign, k: int, sc: Scope) -> str:
         i = v.regs[tuple([assign[a] for a in v.lanes])][0] if v.const is None else str(v.const.arg)

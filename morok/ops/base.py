@@ -49,12 +49,14 @@ def spread(constant: UOp, shape: tuple[int, ...]) -> UOp:
 
 def broadcast_shapes(*shapes: tuple[int, ...], what: str = "operands") -> tuple[int, ...]:
     """The shape that all of these expand to; sizes 1 fit any size, 0 included. ShapeError names the shapes."""
-    out: list[int] = []
-    for sizes in zip(*((1,) * (max(map(len, shapes), default=0) - len(s)) + tuple(s) for s in shapes)):
-        other = {n for n in sizes if n != 1}
-        if len(other) > 1:
-            raise ShapeError(f"{what} of shapes {' and '.join(map(str, shapes))} cannot be broadcast together; sizes must be equal or 1")
-        out.append(other.pop() if other else 1)
+    rank = max(map(len, shapes), default=0)
+    out = [1] * rank
+    for s in shapes:
+        for i, n in enumerate(s, rank - len(s)):
+            if n != 1 and out[i] != n:
+                if out[i] != 1:
+                    raise ShapeError(f"{what} of shapes {' and '.join(map(str, shapes))} cannot be broadcast together; sizes must be equal or 1")
+                out[i] = n
     return tuple(out)
 
 
@@ -116,6 +118,15 @@ class TensorBase:
     def _new(self, uop: UOp) -> Self:
         return self._wrap(uop)
 
+    def _with_shape(self, shape: tuple[int, ...]) -> Self:
+        """RESHAPE to a shape that is known to have as many elements."""
+        u = self.uop
+        if u.shape == shape:
+            return self
+        if u.op is Op.RESHAPE:
+            u = u.src[0]
+        return self._new(u if u.shape == shape else UOp(Op.RESHAPE, u.dtype, (u,), shape))
+
     def _constant(self, value: Scalar, dtype: DType) -> Self:
         """A scalar tensor. DTypeError if an integer type cannot hold the value."""
         if dtype.is_int:
@@ -160,10 +171,10 @@ class TensorBase:
         if self.uop.op is Op.CONST:
             return self._new(spread(self.uop, shape))
         ones = (1,) * (len(shape) - self.ndim) + self.shape
-        if len(ones) != len(shape) or any(a not in (1, b) for a, b in zip(ones, shape)):
+        if len(ones) != len(shape) or any(a != b and a != 1 for a, b in zip(ones, shape)):
             raise ShapeError(f"cannot broadcast shape {self.shape} to {shape}")
-        u = self.uop if ones == self.shape else UOp(Op.RESHAPE, self.dtype, (self.uop,), ones)
-        return self._new(u if ones == shape else UOp(Op.EXPAND, self.dtype, (u,), shape))
+        x = self._with_shape(ones)
+        return x if ones == shape else self._new(UOp(Op.EXPAND, self.dtype, (x.uop,), shape))
 
     def _unary(self, op: Op) -> Self:
         return self._new(UOp(op, self.dtype, (self.uop,)))

@@ -29,7 +29,8 @@ class LinalgOps(ReduceOps):
                              f"axis {axis} of the second has size {w.shape[axis]}; they must be equal")
         (a, b), out = contractible([self, w], dtype)
         if w.ndim > 1:
-            a, b = a.unsqueeze(-2), b.transpose(-1, -2)
+            n = w.ndim
+            a, b = a.unsqueeze(-2), b._move(Op.PERMUTE, (*range(n - 2), n - 1, n - 2))
             b = b.unsqueeze(-3) if self.ndim > 1 else b
         try:
             terms = a * b

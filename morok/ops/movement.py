@@ -49,10 +49,7 @@ class MovementOps(TensorBase):
             new[new.index(-1)] = total // known
         if any(s < 0 for s in new) or prod(new) != total:
             raise ShapeError(f"cannot reshape {self.shape} ({total} elements) to {asked}")
-        if tuple(new) == self.shape:
-            return self
-        root = self.uop.src[0] if self.uop.op is Op.RESHAPE else self.uop
-        return self._new(root if root.shape == tuple(new) else UOp(Op.RESHAPE, self.dtype, (root,), tuple(new)))
+        return self._with_shape(tuple(new))
 
     def view(self, shape: Any, *args: Any) -> Self:
         """Same as `reshape`."""
@@ -91,7 +88,7 @@ class MovementOps(TensorBase):
         if not -self.ndim - 1 <= dim <= self.ndim:
             raise ShapeError(f"unsqueeze of shape {self.shape}: dim {dim} is outside [{-self.ndim - 1}, {self.ndim}]")
         at = dim % (self.ndim + 1)
-        return self.reshape((*self.shape[:at], 1, *self.shape[at:]))
+        return self._with_shape((*self.shape[:at], 1, *self.shape[at:]))
 
     def expand(self, shape: Any, *args: Any) -> Self:
         """Axes of size 1 repeated to the sizes asked; -1 or None keeps an axis; new axes may be added in front.

@@ -48,7 +48,7 @@ class ReduceOps(MovementOps, ElementwiseOps):
             x = self._new(UOp(Op.REDUCE_AXES, self.dtype, (self.uop,), (op, many)))
         else:
             x = self
-        return x if keepdim else x.reshape(self._left(axes))
+        return x if keepdim else x._with_shape(self._left(axes))
 
     def _accumulating(self, dtype: DType | None) -> tuple[Self, DType]:
         """Self in the type to accumulate in, and the type of the result."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 import hashlib
 import struct
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..dtype import DType, dtypes
@@ -36,6 +36,7 @@ class UOp(Sugar):
     _linear: Any
     _simple: Any
     _table: "weakref.WeakValueDictionary[tuple[Any, ...], UOp]" = weakref.WeakValueDictionary()
+    _nodes: "dict[tuple[Any, ...], weakref.ref[UOp]]" = _table.data     # type: ignore[attr-defined]  # read without a call into Python code
 
     def __new__(cls, op: Op, dtype: DType, src: tuple["UOp", ...] = (), arg: Any = None) -> "UOp":
         if op is Op.CONST:
@@ -44,7 +45,8 @@ class UOp(Sugar):
         else:
             same = arg
         key = (op, dtype, src, same)
-        if (found := cls._table.get(key)) is not None:
+        held = cls._nodes.get(key)
+        if held is not None and (found := held()) is not None:
             return found
         u = object.__new__(cls)
         u.op, u.dtype, u.src, u.arg, u.line = op, dtype, src, arg, None
@@ -110,11 +112,10 @@ def toposort(roots: Iterable[UOp], enter: Any = None) -> list[UOp]:
 def _free(u: UOp) -> frozenset[UOp]:
     if u.op is Op.RANGE:
         return frozenset((u,))
-    if not u.src:
-        return EMPTY
-    if len(u.src) == 1:
-        return u.src[0].free
-    free = u.src[0].free.union(*(s.free for s in u.src[1:]))
+    free = EMPTY
+    for x in u.src:
+        if x.free:
+            free = free | x.free if free else x.free
     if not free:
         return EMPTY
     if u.op is Op.REDUCE:
@@ -125,39 +126,34 @@ def _free(u: UOp) -> frozenset[UOp]:
 
 
 def _shape(u: UOp) -> Shape | None:
-    op, src = u.op, u.src
-    if op in GroupOp.ALU:
+    src = u.src
+    if u.op in GroupOp.ALU:
         shape = src[-1].shape if src else None
-        return None if shape == () and any(s.shape is None for s in src) else shape      # a CONST in a kernel AST
-    if op is Op.CONST:
-        return ()
-    if op is Op.BUFFER:
-        return u.arg.shape                   # type: ignore[no-any-return]
-    if op is Op.IOTA:
-        return (u.arg,)
-    if op in (Op.RESHAPE, Op.EXPAND):
-        return u.arg                         # type: ignore[no-any-return]
-    if op in (Op.FLIP, Op.SCAN_AXIS, Op.CONTIGUOUS, Op.COPY, Op.ASSIGN):
-        return src[0].shape
-    if op is Op.GATHER:
-        return src[1].shape if len(src) > 1 else ()
-    s = src[0].shape if src else None
-    if s is None:
+        return None if shape == () and any(x.shape is None for x in src) else shape      # a CONST in a kernel AST
+    rule = _SHAPES.get(u.op)
+    if rule is None or (src and src[0].shape is None):
         return None
-    if op is Op.PERMUTE:
-        return tuple(s[a] for a in u.arg)
-    if op is Op.PAD:
-        return tuple(b + n + a for n, (b, a) in zip(s, u.arg, strict=True))
-    if op is Op.SHRINK:
-        return tuple(count for _, _, count in u.arg)
-    if op is Op.WINDOW:
-        count = {axis: max(0, (s[axis] - (k - 1) * dilation - 1) // stride + 1) for axis, k, stride, dilation in u.arg}
-        return (*(count.get(i, n) for i, n in enumerate(s)), *(k for _, k, _, _ in u.arg))
-    if op is Op.REDUCE_AXES:
-        return tuple(1 if i in u.arg[1] else n for i, n in enumerate(s))
-    if op is Op.CAT:
-        return tuple(sum(x.shape[i] for x in src) if i == u.arg else n for i, n in enumerate(s))   # type: ignore[index, misc]
-    return None
+    return rule(u, src[0].shape if src else ())      # type: ignore[arg-type]
+
+
+def _shape_of_windows(u: UOp, s: Shape) -> Shape:
+    count = {axis: max(0, (s[axis] - (k - 1) * dilation - 1) // stride + 1) for axis, k, stride, dilation in u.arg}
+    return (*(count.get(i, n) for i, n in enumerate(s)), *(k for _, k, _, _ in u.arg))
+
+
+_SHAPES: dict[Op, Callable[[UOp, Shape], Shape | None]] = {      # from the shape of the first source
+    Op.CONST: lambda u, s: (),
+    Op.BUFFER: lambda u, s: u.arg.shape,
+    Op.IOTA: lambda u, s: (u.arg,),
+    **dict.fromkeys((Op.RESHAPE, Op.EXPAND), lambda u, s: u.arg),
+    **dict.fromkeys((Op.FLIP, Op.SCAN_AXIS, Op.CONTIGUOUS, Op.COPY, Op.ASSIGN), lambda u, s: s),
+    Op.GATHER: lambda u, s: u.src[1].shape if len(u.src) > 1 else (),
+    Op.PERMUTE: lambda u, s: tuple([s[a] for a in u.arg]),
+    Op.PAD: lambda u, s: tuple([b + n + a for n, (b, a) in zip(s, u.arg, strict=True)]),
+    Op.SHRINK: lambda u, s: tuple([count for _, _, count in u.arg]),
+    Op.WINDOW: _shape_of_windows,
+    Op.REDUCE_AXES: lambda u, s: tuple([1 if i in u.arg[1] else n for i, n in enumerate(s)]),
+    Op.CAT: lambda u, s: tuple([sum(x.shape[i] for x in u.src) if i == u.arg else n for i, n in enumerate(s)])}     # type: ignore[index, misc]
 
 
 def ranges(u: UOp) -> list[UOp]:
