@@ -25,6 +25,13 @@ def python_number(x: Any) -> Any:
     return x.item() if isinstance(x, (np.bool_, np.integer, np.floating)) else x
 
 
+def whole_numbers(what: str, values: Any) -> tuple[int, ...]:
+    """The values as a tuple of ints. ShapeError that names `what` if one is not a whole number."""
+    if not isinstance(values, (tuple, list)) or any(isinstance(n, bool) or not hasattr(n, "__index__") for n in values):
+        raise ShapeError(f"{what}: sizes and counts are whole numbers, got {values!r}")
+    return tuple([int(n) for n in values])
+
+
 def user_line() -> str:
     """"file:line" of the nearest caller outside of the package."""
     f = sys._getframe(2)

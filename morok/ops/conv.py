@@ -8,6 +8,7 @@ from ..dtype import DType, dtypes
 from ..errors import ShapeError
 from ..helpers import ceildiv, prod
 from ..uop import Op
+from .base import whole_numbers
 from .linalg import LinalgOps, contractible
 from .movement import Pair
 from .reduce import wide
@@ -26,6 +27,7 @@ class ConvOps(LinalgOps):
         padding: one amount, one an axis, a (before, after) pair an axis, or flat as in PyTorch's pad (last axis first).
         Dtypes as for `dot`. ShapeError when channels, groups, kernel or options do not fit.
         """
+        weight, bias = self._lift(weight), None if bias is None else self._lift(bias)
         n = weight.ndim - 2
         if n < 1 or self.ndim != weight.ndim:
             raise ShapeError(f"conv2d needs (batch, channels, *spatial) and a weight with as many axes, got {self.shape} and {weight.shape}")
@@ -51,7 +53,7 @@ class ConvOps(LinalgOps):
 
         stride: kernel_size by default. ceil_mode: also a last window that starts inside the input or its left padding.
         """
-        kernel = (kernel_size,) * 2 if isinstance(kernel_size, int) else tuple(kernel_size)
+        kernel = (kernel_size,) * 2 if isinstance(kernel_size, int) else whole_numbers("kernel_size", kernel_size)
         pads = self._pool_padding("max_pool2d", kernel, stride, dilation, padding, ceil_mode)[1]
         x = self._padded_windows("max_pool2d", kernel, kernel if stride is None else stride, dilation, pads, self.dtype.min)
         return x._reduce(Op.MAX, tuple(range(-len(kernel), 0)), False)
@@ -62,7 +64,7 @@ class ConvOps(LinalgOps):
 
         count_include_pad: padding counts as zeros; what ceil_mode adds beyond it never counts.
         """
-        kernel = (kernel_size,) * 2 if isinstance(kernel_size, int) else tuple(kernel_size)
+        kernel = (kernel_size,) * 2 if isinstance(kernel_size, int) else whole_numbers("kernel_size", kernel_size)
         n, step = len(kernel), kernel if stride is None else stride
         asked, pads = self._pool_padding("avg_pool2d", kernel, stride, dilation, padding, ceil_mode)
         window_axes = tuple(range(-n, 0))
@@ -109,7 +111,7 @@ class ConvOps(LinalgOps):
 
 def resolve_sizes(name: str, value: Sizes, n: int) -> tuple[int, ...]:
     """One positive number an axis."""
-    out = (value,) * n if isinstance(value, int) else tuple(value)
+    out = (value,) * n if isinstance(value, int) else whole_numbers(name, value)
     if len(out) != n or any(v < 1 for v in out):
         raise ShapeError(f"{name} must be one positive number or {n} of them, got {value!r}")
     return out
@@ -117,14 +119,15 @@ def resolve_sizes(name: str, value: Sizes, n: int) -> tuple[int, ...]:
 
 def resolve_padding(padding: Padding, n: int) -> list[Pair]:
     """(before, after) of each of n axes."""
-    if isinstance(padding, int):
+    if not isinstance(padding, (tuple, list)):
+        padding = whole_numbers("padding", (padding,))[0]
         pairs = [(padding, padding)] * n
     elif len(padding) == n and all(isinstance(p, int) for p in padding):
-        pairs = [(p, p) for p in padding]                                                           # type: ignore[misc]
+        pairs = [(p, p) for p in padding]
     elif len(padding) == 2 * n and all(isinstance(p, int) for p in padding):
-        pairs = [(padding[2 * i], padding[2 * i + 1]) for i in reversed(range(n))]                  # type: ignore[misc]
+        pairs = [(padding[2 * i], padding[2 * i + 1]) for i in reversed(range(n))]
     elif len(padding) == n and all(isinstance(p, (tuple, list)) and len(p) == 2 for p in padding):
-        pairs = [(p[0], p[1]) for p in padding]                                                     # type: ignore[index]
+        pairs = [(p[0], p[1]) for p in padding]
     else:
         pairs = [(-1, -1)]
     if any(p < 0 for pair in pairs for p in pair):

@@ -7,17 +7,17 @@ from typing import Any, Self
 from ..dtype import DType, dtypes, to_dtype
 from ..errors import DTypeError, ShapeError
 from ..uop import Op, UOp
-from .base import python_number
+from .base import python_number, whole_numbers
 from .elementwise import ElementwiseOps
 
 
 def shape_of(args: tuple[Any, ...], what: str) -> tuple[int, ...]:
     """f(2, 3), f((2, 3)) and f([2, 3]) as (2, 3). ShapeError for what is no size."""
     sizes = tuple(args[0]) if len(args) == 1 and isinstance(args[0], (tuple, list)) else args
-    for n in sizes:
-        if isinstance(n, bool) or not hasattr(n, "__index__") or int(n) < 0:
-            raise ShapeError(f"{what}: sizes are whole numbers from 0 on, not {n!r} in {sizes!r}")
-    return tuple(int(n) for n in sizes)
+    out = whole_numbers(what, sizes)
+    if any(n < 0 for n in out):
+        raise ShapeError(f"{what}: sizes are whole numbers from 0 on, got {sizes!r}")
+    return out
 
 
 def dtype_of(value: Any) -> DType:
@@ -38,6 +38,8 @@ class CreationOps(ElementwiseOps):
         """All elements fill_value; its dtype unless one is given. DTypeError if the dtype cannot hold it."""
         cls._check_device(device)
         fill_value = python_number(fill_value)
+        if not isinstance(fill_value, (bool, int, float)):
+            raise DTypeError(f"fill_value must be a number, got {type(fill_value).__name__} {fill_value!r}")
         d = to_dtype(dtype) if dtype is not None else dtype_of(fill_value)
         sizes = shape_of((shape,) if not isinstance(shape, (tuple, list)) else tuple(shape), "full")
         scalar = cls._wrap(UOp(Op.CONST, d, (), 0))._constant(fill_value, d)

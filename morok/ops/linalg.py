@@ -21,6 +21,7 @@ class LinalgOps(ReduceOps):
 
         The dtypes are promoted; halves accumulate in float32 and round once; `dtype` asks for another type. ShapeError where sizes do not fit.
         """
+        w = self._lift(w)
         if self.ndim == 0 or w.ndim == 0:
             raise ShapeError(f"cannot matmul {self.shape} and {w.shape}: a scalar has no axis to contract; use *")
         axis = -min(w.ndim, 2)
@@ -40,21 +41,23 @@ class LinalgOps(ReduceOps):
 
     def matmul(self, x: Self, reverse: bool = False, dtype: DType | None = None) -> Self:
         """Same as `dot`; x @ self when `reverse`."""
-        return x.dot(self, dtype) if reverse else self.dot(x, dtype)
+        return self._lift(x).dot(self, dtype) if reverse else self.dot(x, dtype)
 
     def __matmul__(self, x: Any) -> Self:
-        return self.dot(self._lift(x))
+        return self.dot(x)
 
     def __rmatmul__(self, x: Any) -> Self:
         return self._lift(x).dot(self)
 
     def linear(self, weight: Self, bias: Self | None = None, dtype: DType | None = None) -> Self:
         """self @ weight (in, out) + bias (out,); self * weight when the weight is a vector. Dtypes as for `dot`."""
+        weight = self._lift(weight)
         x = self * weight if weight.ndim == 1 else self.dot(weight, dtype)
         return x if bias is None else x + bias
 
     def outer(self, vec2: Self) -> Self:
         """self[i] * vec2[j] of two vectors. ShapeError for other shapes."""
+        vec2 = self._lift(vec2)
         if self.ndim != 1 or vec2.ndim != 1:
             raise ShapeError(f"outer takes two vectors, got shapes {self.shape} and {vec2.shape}")
         return self.unsqueeze(1) * vec2.unsqueeze(0)

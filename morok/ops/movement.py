@@ -10,7 +10,7 @@ from ..dtype import DType, dtypes, promote
 from ..errors import DTypeError, ShapeError
 from ..helpers import ceildiv, prod
 from ..uop import Op, UOp
-from .base import TensorBase
+from .base import TensorBase, whole_numbers
 
 Pair = tuple[int, int]
 M = TypeVar("M", bound=TensorBase)
@@ -40,7 +40,7 @@ class MovementOps(TensorBase):
         asked = sizes(shape, args)
         if any(s is None and i >= self.ndim for i, s in enumerate(asked)):
             raise ShapeError(f"reshape {self.shape} to {asked}: None keeps the size of an axis that is not there")
-        new = [self.shape[i] if s is None else int(s) for i, s in enumerate(asked)]
+        new = list(whole_numbers("reshape", tuple([self.shape[i] if s is None else s for i, s in enumerate(asked)])))
         total = prod(self.shape)
         if new.count(-1) == 1:
             known = prod(s for s in new if s != -1)
@@ -66,7 +66,7 @@ class MovementOps(TensorBase):
 
     def unflatten(self, dim: int, sizes: Sequence[int]) -> Self:
         """Axis `dim` split into `sizes`, one of which may be -1. ShapeError when they do not multiply to its size."""
-        axis, new = self._axis(dim), [int(s) for s in sizes]
+        axis, new = self._axis(dim), list(whole_numbers("unflatten", sizes))
         known = prod(s for s in new if s != -1)
         if new.count(-1) == 1 and known and self.shape[axis] % known == 0:
             new[new.index(-1)] = self.shape[axis] // known
@@ -97,7 +97,7 @@ class MovementOps(TensorBase):
         """
         asked = sizes(shape, args)
         own = (1,) * (len(asked) - self.ndim) + self.shape
-        new = tuple(n if s is None or s == -1 else int(s) for s, n in zip(asked, own, strict=False))
+        new = whole_numbers("expand", tuple([n if s is None or s == -1 else s for s, n in zip(asked, own, strict=False)]))
         if len(own) != len(asked) or any(n not in (1, s) or s < 0 for s, n in zip(new, own, strict=True)):
             raise ShapeError(f"cannot expand {self.shape} to {asked}: only axes of size 1 can be repeated, and only in front can axes be added")
         x = self.reshape(own)
@@ -139,9 +139,12 @@ class MovementOps(TensorBase):
     # ---- parts ------------------------------------------------------------------------------------------------------
     def shrink(self, arg: Sequence[Pair | None]) -> Self:
         """Elements start..end-1 of each axis; None keeps an axis. ShapeError unless 0 <= start <= end <= size."""
-        pairs = [(0, n) if p is None else (int(p[0]), int(p[1])) for p, n in zip(arg, self.shape, strict=False)]
-        if len(arg) != self.ndim or any(not 0 <= a <= b <= n for (a, b), n in zip(pairs, self.shape, strict=False)):
-            raise ShapeError(f"cannot shrink {self.shape} to {tuple(arg)}: every axis needs (start, end) with 0 <= start <= end <= size, or None")
+        try:
+            pairs = [(0, n) if p is None else (int(p[0]), int(p[1])) for p, n in zip(arg, self.shape, strict=True)]
+        except (TypeError, ValueError):
+            pairs = []
+        if len(pairs) != self.ndim or any(not 0 <= a <= b <= n for (a, b), n in zip(pairs, self.shape, strict=False)):
+            raise ShapeError(f"cannot shrink {self.shape} to {arg!r}: every axis needs (start, end) with 0 <= start <= end <= size, or None")
         return self._strided(tuple((a, 1, b - a) for a, b in pairs))
 
     def _strided(self, arg: tuple[tuple[int, int, int], ...]) -> Self:

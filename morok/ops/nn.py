@@ -36,6 +36,8 @@ class NNOps(ConvOps, IndexingOps, RandomOps, ActivationOps):
         axes = self._axes(axis)
         shape = tuple(n if i in axes else 1 for i, n in enumerate(self.shape))
         x, out = self._floating(None)
+        mean, invstd = self._lift(mean), self._lift(invstd)
+        weight, bias = (None if t is None else self._lift(t) for t in (weight, bias))
         x = (x - mean.reshape(shape)) * (invstd.reshape(shape) if weight is None else invstd.reshape(shape) * weight.reshape(shape))
         return (x if bias is None else x + bias.reshape(shape)).cast(out)
 
@@ -44,6 +46,9 @@ class NNOps(ConvOps, IndexingOps, RandomOps, ActivationOps):
 
         IndexingError for an index known to be outside; one that is outside only at run time reads 0.
         """
+        weight = self._lift(weight)
+        if not self.dtype.is_int:
+            raise DTypeError(f"embedding looks up rows of its argument at the integers self; self has dtype {self.dtype.name}. Call indices.embedding(weight)")
         if weight.ndim < 1:
             raise ShapeError("embedding needs a weight with at least one axis, got a scalar")
         return weight[self]
@@ -63,6 +68,7 @@ class NNOps(ConvOps, IndexingOps, RandomOps, ActivationOps):
         attn_mask: bool (True takes part) or an added float, broadcast to (.., L, S). is_causal: query i sees keys 0..i.
         scale: 1 / sqrt(E) by default. enable_gqa: fewer heads (axis -3) of key and value, each for several of self's.
         """
+        key, value = self._lift(key), self._lift(value)
         if self.ndim < 2 or key.ndim < 2 or value.ndim < 2 or self.shape[-1] != key.shape[-1] or key.shape[-2] != value.shape[-2]:
             raise ShapeError(f"attention of query {self.shape}, key {key.shape}, value {value.shape}: needs (.., L, E), (.., S, E), (.., S, V)")
         if attn_mask is not None and is_causal:
@@ -83,6 +89,7 @@ class NNOps(ConvOps, IndexingOps, RandomOps, ActivationOps):
         return weights.dot(v).cast(out)
 
     def _masked_scores(self, mask: Self) -> Self:
+        mask = self._lift(mask)
         if mask.dtype.is_bool:
             return mask.where(self, -math.inf)
         if not mask.dtype.is_float:
@@ -98,6 +105,7 @@ class NNOps(ConvOps, IndexingOps, RandomOps, ActivationOps):
         """
         axis = self._class_axis()
         x, out = self._floating(None)
+        Y = self._lift(Y)
         if Y.shape == self.shape and not Y.dtype.is_int:
             target = Y.cast(x.dtype) * (1 - label_smoothing) + label_smoothing / max(self.shape[axis], 1)
             loss = -(x.log_softmax(axis) * target).sum(axis)
@@ -111,6 +119,7 @@ class NNOps(ConvOps, IndexingOps, RandomOps, ActivationOps):
         Samples of class `ignore_index` do not count.
         """
         x, out = self._floating(None)
+        Y = self._lift(Y)
         counts = Y.ne(ignore_index)
         loss = x._class_loss(counts.where(Y, 0), self._axis(-1), label_smoothing)
         return counts.where(loss, 0.0)._reduced_over(counts, reduction).cast(out)
@@ -118,22 +127,25 @@ class NNOps(ConvOps, IndexingOps, RandomOps, ActivationOps):
     def nll_loss(self, Y: Self, weight: Self | None = None, ignore_index: int | None = None, reduction: Reduction = "mean") -> Self:
         """-self at the class Y along axis 1 (0 of a vector) of log-probabilities, times the weight (classes,) of that class."""
         x, out = self._floating(None)
+        Y = self._lift(Y)
         counts = Y.ne(ignore_index) if ignore_index is not None else Y.eq(Y)
         classes = counts.where(Y, 0)
-        w = counts.cast(x.dtype) if weight is None else weight.cast(x.dtype)[classes] * counts.cast(x.dtype)
+        w = counts.cast(x.dtype) if weight is None else self._lift(weight).cast(x.dtype)[classes] * counts.cast(x.dtype)
         loss = counts.where(-x._at_class(classes, self._class_axis()), 0.0) * w
         return loss._reduced_over(w, reduction).cast(out)
 
     def binary_crossentropy(self, Y: Self, reduction: Reduction = "mean") -> Self:
         """-Y*log(x) - (1-Y)*log(1-x) of probabilities and targets of one shape."""
         x, out = self._floating(None)
+        Y = self._lift(Y)
         return (-(Y * x.log()) - (1 - Y) * (1 - x).log())._reduced(reduction).cast(out)
 
     def binary_crossentropy_logits(self, Y: Self, reduction: Reduction = "mean", pos_weight: Self | None = None) -> Self:
         """binary_crossentropy of sigmoid(self), without its overflow; pos_weight multiplies the loss of Y = 1."""
         x, out = self._floating(None)
+        Y = self._lift(Y)
         rest = x.abs().neg().exp().log1p() + x.neg().relu()
-        weight = 1 if pos_weight is None else (pos_weight - 1) * Y + 1
+        weight = 1 if pos_weight is None else (self._lift(pos_weight) - 1) * Y + 1
         return ((1 - Y) * x + rest * weight)._reduced(reduction).cast(out)
 
     def _class_axis(self) -> int:
