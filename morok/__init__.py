@@ -1,8 +1,8 @@
 """Morok: a lazy tensor library with a compiler behind it."""
 from .dtype import DType, dtypes
 from .errors import (CompileError, DeviceError, DTypeError, IndexingError, IRError, KnobError, MorokError, OptError, ResourceError, ShapeError)
+from .profile import KernelRun, profile
 from .program import OptStrategy, PrepareConfig
-from .realize import KernelRun, profile
 from .tensor import Tensor
 
 __all__ = ["CompileError", "DType", "DTypeError", "DeviceError", "IRError", "IndexingError", "KernelRun", "KnobError", "MorokError", "OptError", "OptStrategy",

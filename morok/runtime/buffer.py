@@ -6,7 +6,6 @@ import itertools
 import mmap
 import os
 import threading
-import weakref
 from typing import Any
 
 import numpy as np
@@ -141,6 +140,11 @@ class Buffer:
         return Buffer(size, dtype, block.address, None, block)
 
     @staticmethod
+    def bytes(size: int) -> "Buffer":
+        """Fresh memory of so many bytes."""
+        return Buffer.empty(size, dtypes.uint8)
+
+    @staticmethod
     def from_numpy(array: np.ndarray[Any, Any], dtype: DType) -> "Buffer":
         """The memory of a C-contiguous array, which is kept alive; no copy."""
         return Buffer(array.size, dtype, array.__array_interface__["data"][0], array)
@@ -162,7 +166,6 @@ class Buffer:
 
 
 _uids = itertools.count(1)
-_memory: "weakref.WeakKeyDictionary[UOp, Buffer]" = weakref.WeakKeyDictionary()
 
 
 def new_buffer_node(shape: tuple[int, ...], dtype: DType, device: str) -> UOp:
@@ -174,9 +177,9 @@ def attach(node: UOp, buffer: Buffer) -> None:
     """Give a BUFFER node its memory; it lives as long as the node."""
     if buffer.size != prod(node.arg.shape) or buffer.dtype is not node.dtype:
         raise IRError(f"{buffer.size} elements of {buffer.dtype.name} are no memory for {node.dtype.name} {node.arg.shape}")
-    _memory[node] = buffer
+    node.memory = buffer
 
 
 def buffer_of(node: UOp) -> Buffer | None:
     """The memory of a BUFFER node, if it has any yet."""
-    return _memory.get(node)
+    return node.memory          # type: ignore[no-any-return]

@@ -1,12 +1,13 @@
 """The CPU: LLVM IR text → object code → this process; launches on the caller's thread or on the team."""
 from __future__ import annotations
 
-import ctypes
 import itertools
 import os
 import platform
 import threading
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 import llvmlite.binding as llvm
 
@@ -17,16 +18,15 @@ from ..helpers import prod
 from ..program import Program
 from ..target import Target
 from .buffer import Buffer
-from .device import Device, Loaded
+from .device import Device, Launch, Loaded
 from .half_ir import HALF, HALF_NAMES
 from .host import cache_size, usable_cores
-from .pool import Pool, Scratch
-from .pool_ir import pool_source
+from .native import EXPORTS, Native, native_source, python_symbols
+from .plan import NativePlan, plans
+from .pool import Pool
 
 PASSES = ("sroa", "instruction_combine", "simplify_cfg")       # the code comes vectorized: only stack slots have to become registers
-PARTS = 4                        # chunks a thread, so that a slow core takes fewer
 SERVES = 64                      # LLVM's pass builder and JIT keep up to 9 KiB of each kernel they served until they go themselves; so they go after this many
-_ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
 
 
 def host_target() -> Target:
@@ -56,15 +56,18 @@ class CpuDevice(Device):
         self._half: llvm.ResourceTracker | None = None
         if self._target.triple.startswith("x86_64") and "+f16c" not in self._target.features.split(","):
             self._half = self._link(self.compile(Program("half", "half", HALF)), "half", *HALF_NAMES)
-        self._pool: Pool | None = None
-        self._pool_code = b""
-        self._alone = threading.local()
+        self._pools: dict[int, Pool] = {}
+        self._native: Native | None = None
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._after_fork)
 
     def _after_fork(self) -> None:
-        """Workers do not survive a fork: the child starts its own team at its first threaded kernel."""
-        self._pool, self._lock, self._alone = None, threading.RLock(), threading.local()
+        """Neither workers nor other threads survive a fork: what they held is free, and the child starts its own team at its first threaded plan."""
+        self._lock = threading.RLock()
+        for pool in self._pools.values():
+            pool.after_fork()
+        for plan in list(plans):
+            plan.after_fork()
 
     @property
     def target(self) -> Target:
@@ -103,8 +106,10 @@ class CpuDevice(Device):
             library = self._link(code, entry, entry)
             return Loaded(int(library[entry]), library)
 
-    def _link(self, code: bytes, name: str, *symbols: str) -> llvm.ResourceTracker:
+    def _link(self, code: bytes, name: str, *symbols: str, imports: Mapping[str, int] = MappingProxyType({})) -> llvm.ResourceTracker:
         builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
+        for s, address in imports.items():
+            builder.import_symbol(s, address)
         if self._half is not None:
             for s in HALF_NAMES:
                 builder.import_symbol(s, self._half[s])
@@ -122,31 +127,19 @@ class CpuDevice(Device):
     def allocate(self, shape: tuple[int, ...], dtype: DType) -> Buffer:
         return Buffer.empty(prod(shape), dtype)
 
-    def run(self, address: int, args: list[int], chunks: int, scratch: int) -> None:
-        table = (ctypes.c_void_p * len(args))(*args)
-        if chunks > 1 and (threads := self.target.threads) > 1:
-            pool = self._team(threads)
-            if pool.owner.acquire(blocking=False):
-                try:
-                    pool.launch(address, ctypes.addressof(table), chunks, min(chunks, PARTS * threads), scratch)
-                    return
-                finally:
-                    pool.owner.release()
-        if not hasattr(self._alone, "scratch"):
-            self._alone.scratch = Scratch()
-        _ENTRY(address)(ctypes.addressof(table), 0, chunks, self._alone.scratch.grow(scratch))
-
-    def _team(self, threads: int) -> Pool:
-        """The team, started at its first use, and anew when the number of threads has changed."""
-        if self._pool is not None and self._pool.threads == threads:
-            return self._pool
+    def plan(self, launches: Sequence[Launch], slots: int) -> NativePlan:
         with self._lock:
-            if self._pool is not None and self._pool.threads != threads:
-                with self._pool.owner:
-                    self._pool.stop()
-                self._pool = None
-            if self._pool is None:
-                self._pool_code = self._pool_code or self.compile(Program("pool", "launch", pool_source(platform.machine())))
-                library = self._link(self._pool_code, "pool", "start", "launch", "halt")
-                self._pool = Pool(threads, lambda symbol: int(library[symbol]), library)
-            return self._pool
+            native = self.native
+            threads = self.target.threads
+            if threads > 1 and threads not in self._pools and any(x.program.chunks > 1 for x in launches):
+                self._pools[threads] = Pool(threads, native.symbol)
+            return NativePlan(native, self._pools.get(threads) if threads > 1 else None, launches, slots, bool(knobs.MOROK_FASTCALL.get()))
+
+    @property
+    def native(self) -> Native:
+        """The driver of plans, compiled and loaded at its first use."""
+        if self._native is None:
+            program = Program("runtime", "runtime", native_source(platform.machine()))
+            library = self._link(self.compile(program), "runtime", *EXPORTS, imports=python_symbols())
+            self._native = Native(lambda symbol: int(library[symbol]), library)
+        return self._native

@@ -1,9 +1,10 @@
-"""What every device offers: memory, a compiler for generated code, launches."""
+"""What every device offers: memory, a compiler for generated code, plans of kernels that run in one call."""
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from ..dtype import DType
 from ..program import Program
@@ -16,6 +17,25 @@ class Loaded:
     """Machine code in this process: the address of its entry, and what keeps it there."""
     address: int
     owner: Any
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One step of a plan: the kernel's program and code, for each argument its slot and an offset in bytes, and the seconds it is expected to take."""
+    program: Program
+    code: Loaded
+    args: tuple[tuple[int, int], ...]
+    seconds: float
+
+
+class Runnable(Protocol):
+    """A plan of a device. execute(*addresses) runs it, one address a slot, the last of them scratch; without any, on the memory of the last run."""
+    slots: int
+    scratch: int                 # bytes of the last slot
+    execute: Callable[..., None]
+
+    def timed(self, *addresses: int) -> list[float]:
+        """`execute`, and the seconds of each step. Times of concurrent runs of one plan are not told apart."""
 
 
 class Device(ABC):
@@ -40,5 +60,5 @@ class Device(ABC):
         """Bring machine code into this process; it stays there as long as the result lives."""
 
     @abstractmethod
-    def run(self, address: int, args: list[int], chunks: int, scratch: int) -> None:
-        """Launch a kernel on arguments at these addresses and wait for it."""
+    def plan(self, launches: Sequence[Launch], slots: int) -> Runnable:
+        """Kernels that run one after the other on memory in so many slots."""

@@ -4,78 +4,70 @@ from __future__ import annotations
 import atexit
 import ctypes
 import os
-import signal
 import threading
 from collections.abc import Callable
 
-import numpy as np
-
 from ..errors import ResourceError
+from .buffer import Block
 from .pool_ir import LAYOUT, MOST_WORKERS, SIZE
 
 SPIN_TURNS = 20000               # polls of an idle worker before it sleeps: less than a millisecond
-_WORD, _POINTER = ctypes.c_int64, ctypes.c_void_p
-
-
-class Scratch:
-    """64-byte aligned memory of one thread, grown on demand."""
-
-    def __init__(self) -> None:
-        self.size, self.address, self._memory = -1, 0, np.empty(0, np.uint8)
-
-    def grow(self, size: int) -> int:
-        """Address of at least `size` bytes; what was there before is lost."""
-        if size > self.size:
-            try:
-                self._memory = np.empty(size + 64, np.uint8)
-            except MemoryError:
-                raise ResourceError("scratch memory of a kernel in bytes", size, self.size) from None
-            self.size, self.address = size, -(-self._memory.__array_interface__["data"][0] // 64) * 64
-        return self.address
+_WORD = ctypes.c_int64
 
 
 class Pool:
-    """`threads - 1` workers and the calling thread. One caller owns the team at a time; others run their kernels alone.
+    """`threads - 1` workers and the calling thread, started by the first plan that needs them. One plan owns the team at a time; others run alone.
 
-    symbol: address of a function that `pool_source` exports; code: what keeps these functions in memory.
+    symbol: address of a function that `pool_source` exports. The state stays in memory until the process ends, as plans point to it.
     """
 
-    def __init__(self, threads: int, symbol: Callable[[str], int], code: object = None) -> None:
-        self.threads, self.owner = threads, threading.Lock()
+    def __init__(self, threads: int, symbol: Callable[[str], int]) -> None:
+        self.threads = threads
         self._state = ctypes.create_string_buffer(SIZE + 128)
-        self._base = -(-ctypes.addressof(self._state) // 128) * 128
-        wanted = min(threads - 1, MOST_WORKERS)
-        self._scratch = [Scratch() for _ in range(wanted + 1)]
-        self._records = (_POINTER * (2 * max(wanted, 1)))()
-        for i in range(wanted):
-            self._records[2 * i], self._records[2 * i + 1] = self._base, i + 1
-        _WORD.from_address(self._base + LAYOUT["SPIN"]).value = SPIN_TURNS
-        self._code = code
-        self._launch = ctypes.CFUNCTYPE(None, _POINTER, _POINTER, _POINTER, _WORD, _WORD)(symbol("launch"))
-        self._halt = ctypes.CFUNCTYPE(None, _POINTER, _WORD)(symbol("halt"))
+        self.address = -(-ctypes.addressof(self._state) // 128) * 128
+        self._halt = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(symbol("halt"))
+        self._lock = threading.Lock()
+        self._scratch: list[Block] = []
+        self._size = 0
         self._pid = os.getpid()
-        self.workers = self._start(symbol("start"), wanted)
+        self._word("SPIN").value = SPIN_TURNS
+        self._word("WANTED").value = min(threads - 1, MOST_WORKERS)
         atexit.register(self.stop)
 
-    def _start(self, address: int, wanted: int) -> int:
-        """Start the workers with all signals blocked, so that these reach the threads of Python; how many there are now."""
-        start = ctypes.CFUNCTYPE(_WORD, _POINTER, _WORD, _POINTER)(address)
-        old = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-        try:
-            return int(start(self._base, wanted, ctypes.addressof(self._records)))
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, old)
+    def _word(self, name: str) -> ctypes.c_int64:
+        return _WORD.from_address(self.address + LAYOUT[name])
 
-    def launch(self, entry: int, args: int, extent: int, chunks: int, scratch: int) -> None:
-        """Run [0, extent) of a kernel in `chunks` parts on the team. The caller holds `owner`."""
-        if scratch > self._scratch[-1].size:
-            for i, s in enumerate(self._scratch):
-                _POINTER.from_address(self._base + LAYOUT["SCRATCH"] + 8 * i).value = s.grow(scratch)
-        self._launch(self._base, entry, args, extent, chunks)
+    @property
+    def workers(self) -> int:
+        """How many have been started and not stopped."""
+        return self._word("WORKERS").value
+
+    def reserve(self, size: int) -> None:
+        """Give every thread at least `size` bytes of scratch, aligned to 64. What was given before stays, as a kernel may be using it."""
+        with self._lock:
+            if size <= self._size:
+                return
+            size = max(size, 2 * self._size)
+            try:
+                blocks = [Block(size) for _ in range(min(self.threads, MOST_WORKERS + 1))]
+            except (MemoryError, OSError):
+                raise ResourceError("scratch memory of a kernel in bytes", size * self.threads, self._size) from None
+            self._scratch += blocks
+            self._size = size
+            for i, block in enumerate(blocks):
+                _WORD.from_address(self.address + LAYOUT["SCRATCH"] + 8 * i).value = block.address
 
     def stop(self) -> None:
         """End the workers; only in the process that started them. Kernels launched later run on the caller alone."""
         atexit.unregister(self.stop)
-        if self.workers and os.getpid() == self._pid:
-            self._halt(self._base, self.workers)
-        self.workers = 0
+        if os.getpid() == self._pid:
+            self._halt(self.address)
+
+    def after_fork(self) -> None:
+        """In a child process: no worker lives here, and the thread that owned the team may be gone. The next plan starts new workers."""
+        self._lock = threading.Lock()
+        if self._pid != os.getpid():
+            wanted = self._word("WANTED").value
+            ctypes.memset(self.address, 0, LAYOUT["THREADS"])
+            self._word("SPIN").value, self._word("WANTED").value = SPIN_TURNS, wanted
+            self._pid = os.getpid()

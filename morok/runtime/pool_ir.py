@@ -1,33 +1,39 @@
-"""The thread team as LLVM IR, compiled at its first use; `pool.py` holds its other half.
+"""The thread team as LLVM IR; `pool.py` holds its other half, and the driver of plans in `driver_ir.py` launches on it.
 
 A claim is `remaining -= 1`: a positive old value owns one chunk of whatever kernel is current. A kernel is not over before its owners have posted to
 `pending`, so a late claim is valid or harmless. Sleeping is Dekker's protocol: the worker announces itself in `asleep` and looks at `seq` once more; the
-launcher moves `seq` and then looks at `asleep`.
+launcher moves `seq` and then looks at `asleep`. Who starts the workers announces it in `starting` and then looks at `wanted`; who stops them clears
+`wanted` and then waits for `starting`.
 """
 from __future__ import annotations
 
+import signal
+import sys
 from string import Template
 
 MOST_WORKERS = 255
 LAYOUT = {                       # offsets into the team's state; each word that several threads write has 128 bytes for itself
     "REMAINING": 0, "PENDING": 128, "SEQ": 256, "ASLEEP": 384, "STOP": 512,
     "FN": 640, "ARGS": 648, "EXTENT": 656, "CHUNKS": 664, "SPIN": 672,           # the kernel; the polls of an idle worker before it sleeps
-    "MUTEX": 768, "COND": 896,                                                   # a pthread_mutex_t and a pthread_cond_t
-    "THREADS": 1024, "SCRATCH": 1024 + 8 * (MOST_WORKERS + 1)}                   # a pthread_t a worker; an address a thread, the caller's first
+    "CANCEL": 680, "WANTED": 688, "WORKERS": 696, "STARTING": 704, "NUMBER": 712,      # chunks are skipped; workers that should be and that are
+    "LOCK": 768, "MUTEX": 896, "COND": 1024,                                     # 1: someone owns the team; a pthread_mutex_t and a pthread_cond_t
+    "THREADS": 1152, "SCRATCH": 1152 + 8 * (MOST_WORKERS + 1)}                   # a pthread_t a worker; an address a thread, the caller's first
 SIZE = LAYOUT["SCRATCH"] + 8 * (MOST_WORKERS + 1)
 PAUSE = {"x86_64": "pause", "amd64": "pause", "aarch64": "isb", "arm64": "isb"}
+SIGNALS = {"BLOCK": int(getattr(signal, "SIG_BLOCK", 0)), "SETMASK": int(getattr(signal, "SIG_SETMASK", 2)), "CLOCK": 6 if sys.platform == "darwin" else 1}
 
 
 def pool_source(machine: str) -> str:
-    """The text for a processor, by the name that `platform.machine()` has for it. Exports start, launch and halt."""
+    """The text for a processor, by the name that `platform.machine()` has for it. Exports launch and halt."""
     code = PAUSE.get(machine.lower())
     pause = f'call void asm sideeffect "{code}", "~{{memory}}"()' if code else "fence seq_cst"
-    return TEXT.substitute(LAYOUT, PAUSE=pause)
+    return TEXT.substitute(LAYOUT | SIGNALS, PAUSE=pause)
 
 
 TEXT = Template("""
 declare i32 @pthread_create(ptr, ptr, ptr, ptr)
 declare i32 @pthread_join(ptr, ptr)
+declare i32 @pthread_sigmask(i32, ptr, ptr)
 declare i32 @pthread_mutex_init(ptr, ptr)
 declare i32 @pthread_cond_init(ptr, ptr)
 declare i32 @pthread_mutex_lock(ptr)
@@ -36,7 +42,8 @@ declare i32 @pthread_cond_wait(ptr, ptr)
 declare i32 @pthread_cond_broadcast(ptr)
 declare i32 @sched_yield()
 
-define internal void @drain(ptr %pool, i64 %who) {
+; Claim and run chunks until none is left. The caller of the kernel (who 0) looks at signals between its chunks; an interrupt cancels the rest.
+define internal i32 @drain(ptr %pool, i64 %who, ptr %clock) {
 entry:
   %rem = getelementptr i8, ptr %pool, i64 $REMAINING
   %pend = getelementptr i8, ptr %pool, i64 $PENDING
@@ -44,14 +51,21 @@ entry:
   %pargs = getelementptr i8, ptr %pool, i64 $ARGS
   %pext = getelementptr i8, ptr %pool, i64 $EXTENT
   %pn = getelementptr i8, ptr %pool, i64 $CHUNKS
+  %pcancel = getelementptr i8, ptr %pool, i64 $CANCEL
   %tab = getelementptr i8, ptr %pool, i64 $SCRATCH
   %slot = getelementptr ptr, ptr %tab, i64 %who
+  %polls = icmp ne ptr %clock, null
   br label %claim
 claim:
+  %bad = phi i32 [0, %entry], [%worse, %ran]
   %r = atomicrmw sub ptr %rem, i64 1 acq_rel
   %mine = icmp sgt i64 %r, 0
   br i1 %mine, label %run, label %out
 run:
+  %cancel = load atomic i64, ptr %pcancel monotonic, align 8
+  %go = icmp eq i64 %cancel, 0
+  br i1 %go, label %work, label %ran
+work:
   %fn = load ptr, ptr %pfn
   %args = load ptr, ptr %pargs
   %ext = load i64, ptr %pext
@@ -64,13 +78,24 @@ run:
   %b = mul i64 %k1, %ext
   %end = udiv i64 %b, %n
   call void %fn(ptr %args, i64 %start, i64 %end, ptr %scratch)
+  br i1 %polls, label %look, label %ran
+look:
+  %p = call i32 @poll(ptr %clock)
+  %stop = icmp ne i32 %p, 0
+  br i1 %stop, label %give, label %ran
+give:
+  store atomic i64 1, ptr %pcancel monotonic, align 8
+  br label %ran
+ran:
+  %worse = phi i32 [%bad, %run], [%bad, %work], [%bad, %look], [%p, %give]
   %left = atomicrmw sub ptr %pend, i64 1 acq_rel
   br label %claim
 out:
-  ret void
+  ret i32 %bad
 }
 
-define void @launch(ptr %pool, ptr %fn, ptr %args, i64 %extent, i64 %chunks) {
+; One kernel on the team; the caller owns it. Not 0: a signal handler has raised.
+define internal i32 @launch(ptr %pool, ptr %fn, ptr %args, i64 %extent, i64 %chunks, ptr %clock) {
 entry:
   %rem = getelementptr i8, ptr %pool, i64 $REMAINING
   %pend = getelementptr i8, ptr %pool, i64 $PENDING
@@ -80,12 +105,14 @@ entry:
   %pargs = getelementptr i8, ptr %pool, i64 $ARGS
   %pext = getelementptr i8, ptr %pool, i64 $EXTENT
   %pn = getelementptr i8, ptr %pool, i64 $CHUNKS
+  %pcancel = getelementptr i8, ptr %pool, i64 $CANCEL
   %m = getelementptr i8, ptr %pool, i64 $MUTEX
   %c = getelementptr i8, ptr %pool, i64 $COND
   store ptr %fn, ptr %pfn
   store ptr %args, ptr %pargs
   store i64 %extent, ptr %pext
   store i64 %chunks, ptr %pn
+  store atomic i64 0, ptr %pcancel monotonic, align 8
   store atomic i64 %chunks, ptr %pend seq_cst, align 8
   store atomic i64 %chunks, ptr %rem seq_cst, align 8
   %old = atomicrmw add ptr %seq, i32 1 seq_cst
@@ -98,7 +125,7 @@ wake:
   %3 = call i32 @pthread_mutex_unlock(ptr %m)
   br label %work
 work:
-  call void @drain(ptr %pool, i64 0)
+  %bad = call i32 @drain(ptr %pool, i64 0, ptr %clock)
   br label %wait
 wait:
   %i = phi i32 [0, %work], [%i1, %again]
@@ -116,25 +143,24 @@ give:
 again:
   br label %wait
 out:
-  ret void
+  ret i32 %bad
 }
 
-define ptr @worker(ptr %arg) {
+define internal ptr @worker(ptr %pool) {
 entry:
-  %ppool = getelementptr ptr, ptr %arg, i64 0
-  %pool = load ptr, ptr %ppool
-  %pid = getelementptr ptr, ptr %arg, i64 1
-  %id = load i64, ptr %pid
+  %pnumber = getelementptr i8, ptr %pool, i64 $NUMBER
   %seq = getelementptr i8, ptr %pool, i64 $SEQ
   %asleep = getelementptr i8, ptr %pool, i64 $ASLEEP
   %stop = getelementptr i8, ptr %pool, i64 $STOP
   %pspin = getelementptr i8, ptr %pool, i64 $SPIN
   %m = getelementptr i8, ptr %pool, i64 $MUTEX
   %c = getelementptr i8, ptr %pool, i64 $COND
+  %before = atomicrmw add ptr %pnumber, i64 1 seq_cst
+  %id = add i64 %before, 1
   br label %loop
 loop:
   %seen = load atomic i32, ptr %seq seq_cst, align 4
-  call void @drain(ptr %pool, i64 %id)
+  %0 = call i32 @drain(ptr %pool, i64 %id, ptr null)
   %st = load atomic i32, ptr %stop seq_cst, align 4          ; set before seq moves: a worker that has seen the move sees it too
   %halt = icmp ne i32 %st, 0
   br i1 %halt, label %out, label %rest
@@ -170,38 +196,75 @@ out:
   ret ptr null
 }
 
-define i64 @start(ptr %pool, i64 %n, ptr %records) {
+; Start the workers that are wanted, with all signals blocked, so that these reach the threads of Python. The caller owns the team.
+define internal void @start(ptr %pool) {
 entry:
+  %all = alloca [32 x i64], align 16
+  %old = alloca [32 x i64], align 16
   %m = getelementptr i8, ptr %pool, i64 $MUTEX
   %c = getelementptr i8, ptr %pool, i64 $COND
   %th = getelementptr i8, ptr %pool, i64 $THREADS
+  %pw = getelementptr i8, ptr %pool, i64 $WANTED
+  %pworkers = getelementptr i8, ptr %pool, i64 $WORKERS
+  %starting = getelementptr i8, ptr %pool, i64 $STARTING
+  store atomic i64 1, ptr %starting seq_cst, align 8
+  %n = load atomic i64, ptr %pw seq_cst, align 8
+  %none = icmp eq i64 %n, 0
+  br i1 %none, label %out, label %init
+init:
   %1 = call i32 @pthread_mutex_init(ptr %m, ptr null)
   %2 = call i32 @pthread_cond_init(ptr %c, ptr null)
+  call void @llvm.memset.p0.i64(ptr %all, i8 -1, i64 256, i1 false)
+  %3 = call i32 @pthread_sigmask(i32 $BLOCK, ptr %all, ptr %old)
   br label %loop
 loop:
-  %i = phi i64 [0, %entry], [%i1, %made]
+  %i = phi i64 [0, %init], [%i1, %made]
   %more = icmp slt i64 %i, %n
-  br i1 %more, label %make, label %out
+  br i1 %more, label %make, label %done
 make:
   %t = getelementptr ptr, ptr %th, i64 %i
-  %rec = getelementptr [2 x ptr], ptr %records, i64 %i
-  %rc = call i32 @pthread_create(ptr %t, ptr null, ptr @worker, ptr %rec)
+  %rc = call i32 @pthread_create(ptr %t, ptr null, ptr @worker, ptr %pool)
   %ok = icmp eq i32 %rc, 0
-  br i1 %ok, label %made, label %out
+  br i1 %ok, label %made, label %done
 made:
   %i1 = add i64 %i, 1
   br label %loop
+done:
+  %4 = call i32 @pthread_sigmask(i32 $SETMASK, ptr %old, ptr null)
+  store atomic i64 %i, ptr %pworkers seq_cst, align 8
+  %5 = cmpxchg ptr %pw, i64 %n, i64 %i seq_cst seq_cst        ; fewer than wanted: not tried again
+  br label %out
 out:
-  ret i64 %i
+  store atomic i64 0, ptr %starting seq_cst, align 8
+  ret void
 }
 
-define void @halt(ptr %pool, i64 %n) {
+declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+
+define void @halt(ptr %pool) {
 entry:
   %seq = getelementptr i8, ptr %pool, i64 $SEQ
   %stop = getelementptr i8, ptr %pool, i64 $STOP
   %m = getelementptr i8, ptr %pool, i64 $MUTEX
   %c = getelementptr i8, ptr %pool, i64 $COND
   %th = getelementptr i8, ptr %pool, i64 $THREADS
+  %pw = getelementptr i8, ptr %pool, i64 $WANTED
+  %pworkers = getelementptr i8, ptr %pool, i64 $WORKERS
+  %starting = getelementptr i8, ptr %pool, i64 $STARTING
+  store atomic i64 0, ptr %pw seq_cst, align 8
+  br label %wait
+wait:
+  %busy = load atomic i64, ptr %starting seq_cst, align 8
+  %idle = icmp eq i64 %busy, 0
+  br i1 %idle, label %tell, label %pause
+pause:
+  %0 = call i32 @sched_yield()
+  br label %wait
+tell:
+  %n = load atomic i64, ptr %pworkers seq_cst, align 8
+  %none = icmp eq i64 %n, 0
+  br i1 %none, label %out, label %end
+end:
   store atomic i32 1, ptr %stop seq_cst, align 4
   %old = atomicrmw add ptr %seq, i32 1 seq_cst
   %1 = call i32 @pthread_mutex_lock(ptr %m)
@@ -209,15 +272,18 @@ entry:
   %3 = call i32 @pthread_mutex_unlock(ptr %m)
   br label %loop
 loop:
-  %i = phi i64 [0, %entry], [%i1, %join]
+  %i = phi i64 [0, %end], [%i1, %join]
   %more = icmp slt i64 %i, %n
-  br i1 %more, label %join, label %out
+  br i1 %more, label %join, label %gone
 join:
   %t = getelementptr ptr, ptr %th, i64 %i
   %h = load ptr, ptr %t
   %4 = call i32 @pthread_join(ptr %h, ptr null)
   %i1 = add i64 %i, 1
   br label %loop
+gone:
+  store atomic i64 0, ptr %pworkers seq_cst, align 8
+  br label %out
 out:
   ret void
 }

@@ -23,7 +23,7 @@ class UOp(Sugar):
     free: the RANGEs that the value varies over, in a kernel AST.
     line: "file:line" of the tensor code that made the node first; no part of its identity.
     """
-    __slots__ = ("op", "dtype", "src", "arg", "shape", "free", "line", "_key", "_bounds", "_linear", "_simple", "__weakref__")
+    __slots__ = ("op", "dtype", "src", "arg", "shape", "free", "line", "_key", "_bounds", "_linear", "_simple", "memory", "__weakref__")
     op: Op
     dtype: DType
     src: tuple["UOp", ...]
@@ -31,6 +31,7 @@ class UOp(Sugar):
     shape: Shape | None
     free: frozenset["UOp"]
     line: str | None
+    memory: Any                  # of a BUFFER: what holds its values, if anything does yet; no part of its identity
     _key: Any                    # caches of the structural key and of bounds, linear form and simple form
     _bounds: Any
     _linear: Any
@@ -50,7 +51,7 @@ class UOp(Sugar):
             return found
         u = object.__new__(cls)
         u.op, u.dtype, u.src, u.arg, u.line = op, dtype, src, arg, None
-        u._key = u._bounds = u._linear = u._simple = None
+        u._key = u._bounds = u._linear = u._simple = u.memory = None
         u.shape, u.free = _shape(u), _free(u)
         cls._table[key] = u
         return u

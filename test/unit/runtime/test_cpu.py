@@ -6,7 +6,7 @@ import threading
 
 import numpy as np
 import pytest
-from llvm_kernels import add_one, calls, load, over_chunks, where
+from llvm_kernels import add_one, calls, load, over_chunks, run, where
 
 from morok import CompileError, dtypes, knobs
 from morok.program import Program
@@ -25,14 +25,14 @@ def counters(n):
 
 def test_compile_load_run(cpu):
     code, x = load(cpu, add_one), counters(100)
-    cpu.run(code.address, [x.ctypes.data], 100, 0)
+    run(cpu, code, [x.ctypes.data], 100, 0)
     assert (x == 1).all()
 
 
 def test_only_the_asked_part_is_run(cpu):
     with knobs.scope(MOROK_THREADS=1):
         code, x = load(cpu, add_one), counters(100)
-        cpu.run(code.address, [x.ctypes.data], 37, 0)
+        run(cpu, code, [x.ctypes.data], 37, 0)
     assert x.sum() == 37 and (x[:37] == 1).all()
 
 
@@ -42,7 +42,7 @@ def test_every_chunk_runs_once(cpu, chunks, threads):
     with knobs.scope(MOROK_THREADS=threads):
         code, x = load(cpu, add_one), counters(chunks + 1)
         for _ in range(50):
-            cpu.run(code.address, [x.ctypes.data], chunks, 0)
+            run(cpu, code, [x.ctypes.data], chunks, 0)
     assert (x[:-1] == 50).all() and x[-1] == 0
 
 
@@ -50,8 +50,9 @@ def test_the_number_of_threads_follows_the_knob(cpu):
     for n in (1, 5, 2):
         with knobs.scope(MOROK_THREADS=n):
             assert cpu.target.threads == n
-            if n > 1:
-                assert cpu._team(n).workers == n - 1
+            code, x = load(cpu, add_one), counters(9)
+            run(cpu, code, [x.ctypes.data], 9)
+            assert n == 1 or cpu._pools[n].workers == n - 1
     assert cpu.target.threads == knobs.MOROK_THREADS.get() or host_target().threads
 
 
@@ -59,7 +60,7 @@ def test_scratch_is_aligned_and_private(cpu):
     with knobs.scope(MOROK_THREADS=4):
         code, x = load(cpu, where), counters(5000)
         for _ in range(20):
-            cpu.run(code.address, [x.ctypes.data], 5000, where.scratch)
+            run(cpu, code, [x.ctypes.data], 5000, where.scratch)
     used = np.unique(x)
     assert (used % 64 == 0).all() and 0 not in used and len(used) <= 4
     assert (np.diff(used) >= where.scratch).all()
@@ -71,11 +72,9 @@ def test_launches_from_several_threads_at_once(cpu):
     def work(code):
         x = counters(size)
         for _ in range(rounds):
-            cpu.run(code.address, [x.ctypes.data], size, 64)
+            run(cpu, code, [x.ctypes.data], size, 64)
         if not (x == rounds).all():
             failed.append(x)
-    with knobs.scope(MOROK_THREADS=3):
-        cpu._team(3)
     code = load(cpu, add_one)
     callers = [threading.Thread(target=work, args=(code,)) for _ in range(4)]
     for t in callers:
@@ -90,26 +89,26 @@ def test_launches_from_several_threads_at_once(cpu):
 def test_a_forked_child_has_a_team_of_its_own(cpu):
     with knobs.scope(MOROK_THREADS=3):
         code, x = load(cpu, add_one), counters(100)
-        cpu.run(code.address, [x.ctypes.data], 100, 0)
+        run(cpu, code, [x.ctypes.data], 100, 0)
         pid = os.fork()
         if pid == 0:                              # no test machinery may run in the child
             status = 1
             try:
                 again = load(cpu, add_one)
                 for c in (code, again):
-                    cpu.run(c.address, [x.ctypes.data], 100, 0)
-                status = 0 if (x == 3).all() and cpu._pool.workers == 2 else 2
+                    run(cpu, c, [x.ctypes.data], 100, 0)
+                status = 0 if (x == 3).all() and cpu._pools[3].workers == 2 else 2
             finally:
                 os._exit(status)
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-        cpu.run(code.address, [x.ctypes.data], 100, 0)
+        run(cpu, code, [x.ctypes.data], 100, 0)
     assert (x == 2).all()
 
 
 def test_functions_that_llvm_calls_are_found(cpu):
     code, x = load(cpu, calls), np.zeros(500)
     x[0] = 8.5
-    cpu.run(code.address, [x.ctypes.data], 1, calls.scratch)
+    run(cpu, code, [x.ctypes.data], 1, calls.scratch)
     np.testing.assert_array_equal(x[:4], [8.5, 2.5, 8.0, 0.5])
 
 
@@ -129,7 +128,7 @@ def test_kernels_outlive_the_jit_that_loaded_them(cpu):
         held = part
         gc.collect()
         for c in held:
-            cpu.run(c.address, [x.ctypes.data], 1, 0)
+            run(cpu, c, [x.ctypes.data], 1, 0)
     assert x[0] == 192 + 96 + 28
 
 
@@ -149,8 +148,8 @@ def test_a_kernel_that_is_gone_leaves_no_memory(cpu):
 def test_one_symbol_many_times(cpu):
     two = Program("add_two", "add_one", add_one.source.replace("add i64 %old, 1", "add i64 %old, 2"))
     a, b, x = load(cpu, add_one), load(cpu, two), counters(1)
-    cpu.run(a.address, [x.ctypes.data], 1, 0)
-    cpu.run(b.address, [x.ctypes.data], 1, 0)
+    run(cpu, a, [x.ctypes.data], 1, 0)
+    run(cpu, b, [x.ctypes.data], 1, 0)
     assert x[0] == 3
 
 
@@ -198,6 +197,6 @@ def test_float16_without_an_instruction_for_it():
         p = Program("convert", "convert", over_chunks("convert", body.format(a=a, b=b, op=op)))
         assert "vcvtp" not in device.assembly(p)
         code, got = load(device, p), np.empty_like(want)
-        device.run(code.address, [source.ctypes.data, got.ctypes.data], len(source), 0)
+        run(device, code, [source.ctypes.data, got.ctypes.data], len(source), 0)
         np.testing.assert_array_equal(got, want)
         np.testing.assert_array_equal(np.signbit(got), np.signbit(want))
