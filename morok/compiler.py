@@ -1,6 +1,7 @@
 """One kernel AST → actions → code → loaded machine code; cached by what it was made from."""
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections import OrderedDict
@@ -8,21 +9,25 @@ from dataclasses import dataclass, replace
 
 from . import knobs
 from .codegen import lower
+from .database import code_version, database, key_of
 from .errors import CompileError, OptError
-from .optimizer import apply_opts, flops_bytes, hand_coded
+from .optimizer import apply_opts, flops_bytes, hand_coded, parse_opts
 from .program import Opt, OptStrategy, Program, Stream
 from .runtime.device import Device, Loaded
 from .target import Target
 from .uop import Axis, AxisKind, Op, UOp, code, ranges, verify
 
+STORED = ("name", "entry", "chunks", "scratch", "nargs", "flops", "bytes")
 LIMIT = 512                     # loaded kernels that are remembered
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """A loaded kernel: its program and its code in memory, which goes when the kernel does."""
+    """A loaded kernel: its program, its code in memory, which goes when the kernel does, what it was made from, and the tensor line that made it."""
     program: Program
     code: Loaded
+    ast: UOp
+    line: str | None
 
     @property
     def address(self) -> int:
@@ -31,7 +36,7 @@ class Kernel:
 
 _kernels: "OrderedDict[tuple[UOp, Target, OptStrategy, bool], Kernel]" = OrderedDict()
 _lock = threading.Lock()
-counters = {"compiled": 0, "hits": 0}
+counters = {"compiled": 0, "loaded": 0, "hits": 0}             # by LLVM; from disk; from memory
 
 
 def kernel_name(ast: UOp) -> str:
@@ -55,17 +60,45 @@ def get_kernel(ast: UOp, device: Device, strategy: OptStrategy, line: str | None
             _kernels.move_to_end(key)
             counters["hits"] += 1
             return found
-    program = generate(ast, device, strategy, line, aligned)
+    record = key_of("kernel", ast.key, device.target, strategy, aligned, code_version(), device.compiler)
+    program, machine_code = stored(record) or (None, b"")
+    if program is None:
+        program = generate(ast, device, strategy, line, aligned)
+        try:
+            machine_code = device.compile(program)
+        except CompileError as e:
+            raise CompileError(str(e), e.source, line or "") from None
+        database().put("kernel", record, packed(program, machine_code))
+        counters["compiled"] += 1
+    else:
+        counters["loaded"] += 1
     try:
-        code = device.load(device.compile(program), program.entry)
+        code = device.load(machine_code, program.entry)
     except CompileError as e:
         raise CompileError(str(e), e.source, line or "") from None
     with _lock:
-        counters["compiled"] += 1
-        kernel = _kernels[key] = Kernel(program, code)
+        kernel = _kernels[key] = Kernel(program, code, ast, line)
         if len(_kernels) > LIMIT:
             _kernels.popitem(last=False)
     return kernel
+
+
+def packed(program: Program, machine_code: bytes) -> bytes:
+    """A record of a compiled kernel: a line of JSON, then the object."""
+    facts = {f: getattr(program, f) for f in STORED} | {"opts": " ".join(map(str, program.opts))}
+    return json.dumps(facts).encode() + b"\n" + machine_code
+
+
+def stored(record: str) -> tuple[Program, bytes] | None:
+    """A kernel that some process compiled before; its source is left out. Not if the code is to be shown or verified."""
+    if knobs.debug() >= 2 or knobs.SPEC.get():
+        return None
+    data = database().get("kernel", record)
+    if data is None:
+        return None
+    line, _, machine_code = data.partition(b"\n")
+    facts = json.loads(line)
+    return Program(**{f: facts[f] for f in STORED}, source="", opts=tuple(parse_opts(facts["opts"]))), machine_code
 
 
 def choose_opts(ast: UOp, device: Device, strategy: OptStrategy, aligned: bool = False) -> list[Opt]:

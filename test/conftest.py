@@ -1,11 +1,14 @@
 """Fixtures that all tests share: a seeded generator whose seed is printed, and knobs that are set for one test."""
 import os
+import tempfile
 import zlib
 
 import numpy as np
 import pytest
 
 from morok import knobs
+
+os.environ["MOROK_CACHE_DIR"] = tempfile.mkdtemp(prefix="morok-test-")      # nothing that was compiled before, also in processes that tests start
 
 
 @pytest.fixture

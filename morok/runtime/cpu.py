@@ -12,6 +12,7 @@ from types import MappingProxyType
 import llvmlite.binding as llvm
 
 from .. import knobs
+from ..database import code_version, database, key_of
 from ..dtype import DType
 from ..errors import CompileError
 from ..helpers import prod
@@ -77,6 +78,10 @@ class CpuDevice(Device):
             self._target = replace(self._target, threads=threads)
         return self._target
 
+    @property
+    def compiler(self) -> str:
+        return "llvm " + ".".join(map(str, llvm.llvm_version_info))
+
     # ---- code ------------------------------------------------------------------------------------------
     def _optimized(self, program: Program) -> llvm.ModuleRef:
         try:
@@ -140,6 +145,8 @@ class CpuDevice(Device):
         """The driver of plans, compiled and loaded at its first use."""
         if self._native is None:
             program = Program("runtime", "runtime", native_source(platform.machine()))
-            library = self._link(self.compile(program), "runtime", *EXPORTS, imports=python_symbols())
+            key = key_of("runtime", program.source, self._target, code_version(), self.compiler)
+            code = database().get_or("object", key, lambda: self.compile(program))
+            library = self._link(code, "runtime", *EXPORTS, imports=python_symbols())
             self._native = Native(lambda symbol: int(library[symbol]), library)
         return self._native

@@ -47,6 +47,11 @@ class Device(ABC):
     def target(self) -> Target:
         """What code is generated for."""
 
+    @property
+    @abstractmethod
+    def compiler(self) -> str:
+        """Name and version of what `compile` uses."""
+
     @abstractmethod
     def allocate(self, shape: tuple[int, ...], dtype: DType) -> Buffer:
         """Fresh memory for an array, contents undefined. Raises ResourceError if there is not enough."""
