@@ -4,6 +4,7 @@ A record is written under a name of its own and then renamed, so whoever reads s
 """
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
@@ -73,10 +74,8 @@ class Database:
             if data is None:
                 remove(path)
             elif stale:
-                try:
+                with contextlib.suppress(OSError):   # a folder that others wrote: its records are used, not renewed
                     os.utime(path)
-                except OSError:
-                    pass                        # a folder that others wrote: its records are used, not renewed
         counters["misses" if data is None else "hits"] += 1
         return data
 
@@ -192,10 +191,8 @@ def unpack(raw: bytes, key: str) -> bytes | None:
 
 def remove(path: Path) -> None:
     """Delete a file if it is still there and ours to delete."""
-    try:
+    with contextlib.suppress(OSError):               # gone already, or in a folder that only others may change: then it stays
         path.unlink()
-    except OSError:
-        pass                                    # gone already, or in a folder that only others may change: then it stays
 
 
 @lru_cache(maxsize=16)

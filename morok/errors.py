@@ -9,6 +9,7 @@
       OptError       (ValueError)          an optimizer action that does not apply to this kernel
       ResourceError  (MemoryError)         more memory or registers than there is: name, required, limit
       CompileError   (RuntimeError)        the code generator or LLVM refused a kernel: source and log
+      JitError       (RuntimeError)        a function that cannot be captured, or a tensor whose memory was given away
       IRError        (AssertionError)      a broken invariant inside morok: our bug
 """
 from __future__ import annotations
@@ -56,6 +57,10 @@ class CompileError(MorokError, RuntimeError):
     def __init__(self, message: str, source: str = "", line: str = "") -> None:
         self.source, self.line = source, line
         super().__init__(message + (f"\n  made by the tensor code at {line}" if line else ""))
+
+
+class JitError(MorokError, RuntimeError):
+    """A function that morok.jit cannot capture, or a tensor whose memory was given to a call."""
 
 
 class IRError(MorokError, AssertionError):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from . import knobs
 from .compiler import Kernel, get_kernel
-from .errors import IRError
+from .errors import JitError
 from .profile import KernelRun, listeners
 from .program import OptStrategy, Program
 from .runtime import get_device
@@ -132,7 +132,7 @@ def inputs_of(nodes: Sequence[UOp]) -> list[Buffer]:
     """The memory of a plan's inputs."""
     found = [buffer_of(n) for n in nodes]
     if None in found:
-        raise IRError(f"{nodes[found.index(None)]} is read but has no memory")
+        raise JitError("a tensor that was made inside a captured function is used outside of it, where it has no value: return it from the function")
     return found                 # type: ignore[return-value]
 
 

@@ -1,20 +1,22 @@
 """class Tensor: a lazy value. Methods build a graph; `numpy()`, `item()` and `realize()` compile and run it."""
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Self
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from . import knobs
 from .dtype import DType, dtypes, promote, to_dtype
-from .errors import DTypeError, ShapeError
+from .errors import DTypeError, JitError, ShapeError
+from .ops import trace
 from .ops.base import TensorBase, python_number
 from .ops.creation import dtype_of
 from .ops.indexing import IndexingOps
 from .ops.linalg import LinalgOps
 from .ops.nn import NNOps
 from .ops.random import RandomOps
+from .prepare import ExecutionPlan
 from .program import PrepareConfig
 from .realize import realize
 from .runtime import get_device
@@ -38,16 +40,36 @@ class Tensor(NNOps, LinalgOps, IndexingOps, RandomOps):
         get_device(place)                                       # an unknown device is told now
         if isinstance(data, UOp):
             self.uop = data
-            return
-        if isinstance(data, TensorBase):
+        elif isinstance(data, TensorBase):
             self.uop = data.uop if want is None else data._cast_to(want).uop
-            return
-        if isinstance(data, (bool, int, float, np.generic)):
+        elif isinstance(data, (bool, int, float, np.generic)):
             value = python_number(data)
             kind = want or (to_dtype(data.dtype) if isinstance(data, np.generic) else dtype_of(value))
             self.uop = self._wrap(UOp(Op.CONST, kind, (), 0))._constant(value, kind).uop
-            return
-        self.uop = buffer_node(data, want, place)
+        else:
+            self.uop = buffer_node(data, want, place)
+        if self.uop.memory is not None:
+            self._memory = self.uop.memory
+
+    # ---- the value: a graph (uop), memory (_memory), or both -----------------------------------------------
+    if not TYPE_CHECKING:
+        def __getattr__(self, name: str) -> Any:
+            """What a call of a captured function gave has memory only; it gets its node when it is used in a graph."""
+            if name != "uop":
+                raise AttributeError(f"Tensor has no attribute {name!r}")
+            memory = self.__dict__.get("_memory")
+            if memory is None:
+                raise JitError("this tensor was donated to a call of a captured function, which has used its memory for results")
+            shape, dtype, device = memory.kind
+            self.uop = new_buffer_node(shape, dtype, device)
+            attach(self.uop, memory)
+            return self.uop
+
+    _memory: Buffer              # of a tensor that has been computed; calls of captured functions look here
+
+    def _become(self, uop: UOp) -> None:
+        super()._become(uop)
+        self.__dict__.pop("_memory", None)
 
     # ---- running -----------------------------------------------------------------------------------------
     def realize(self, *others: "Tensor") -> Self:
@@ -58,10 +80,26 @@ class Tensor(NNOps, LinalgOps, IndexingOps, RandomOps):
         """`realize` under a config, which says how kernels are optimized."""
         if config is not None and not isinstance(config, PrepareConfig):
             raise DTypeError(f"realize_with takes a PrepareConfig, for example PrepareConfig(OptStrategy.none()), not {type(config).__name__} {config!r}")
+        if trace.current() is None:                             # a capture computes everything at its end
+            self._compute(config, *others)
+        return self
+
+    def _compute(self, config: PrepareConfig | None, *others: "Tensor") -> None:
         tensors: list[Tensor] = [self, *others]
         for t, done in zip(tensors, realize([t.uop for t in tensors], config), strict=True):
-            t.uop = done
-        return self
+            t.uop, t._memory = done, done.memory
+
+    def prepare(self, config: PrepareConfig | None = None) -> ExecutionPlan:
+        """A plan that computes this tensor at each `execute()`, reading its inputs as they are then. The tensor itself stays lazy."""
+        return self.prepare_batch([self], config)
+
+    @staticmethod
+    def prepare_batch(tensors: "Sequence[Tensor]", config: PrepareConfig | None = None) -> ExecutionPlan:
+        """One plan for several tensors, which share kernels."""
+        trace.forbid("prepare()")
+        if not tensors or not all(isinstance(t, Tensor) for t in tensors):
+            raise DTypeError(f"prepare_batch takes tensors, at least one, got {tensors!r}")
+        return ExecutionPlan([stored(t.uop) for t in tensors], config, Tensor)
 
     @classmethod
     def _check_device(cls, device: str | None) -> None:
@@ -69,14 +107,14 @@ class Tensor(NNOps, LinalgOps, IndexingOps, RandomOps):
             get_device(device)
 
     def _buffer(self) -> Buffer:
-        self.realize()
-        found = buffer_of(self.uop)
-        assert found is not None
-        return found
+        if trace.current() is not None and any(u.op is Op.BUFFER and not is_constant(u) for u in self.uop.toposort()):
+            trace.forbid("reading values")
+        self._compute(None)
+        return self._memory
 
     def _known_values(self) -> np.ndarray[Any, Any] | None:
         found = buffer_of(self.uop) if self.uop.op is Op.BUFFER else None
-        return super()._known_values() if found is None else found.numpy(self.shape)
+        return super()._known_values() if found is None or not is_constant(self.uop) else found.numpy(self.shape)
 
     def numpy(self) -> np.ndarray[Any, Any]:
         """The values as an array of their own; bfloat16, which NumPy lacks, as float32."""
@@ -120,7 +158,7 @@ class Tensor(NNOps, LinalgOps, IndexingOps, RandomOps):
         new = self._lift(x, None if isinstance(x, TensorBase) else self.dtype)
         if new.dtype is not self.dtype:
             raise DTypeError(f"assign: a tensor of dtype {self.dtype.name} cannot hold {new.dtype.name}; cast first")
-        self.uop = new._broadcast_to(self.shape).uop
+        self._become(new._broadcast_to(self.shape).uop)
         return self
 
     # ---- Python protocols -----------------------------------------------------------------------------------
@@ -172,7 +210,7 @@ class Tensor(NNOps, LinalgOps, IndexingOps, RandomOps):
                              + ("use //= or cast the tensor to a float first" if symbol == "/=" else "cast it first"))
         if out.shape != self.shape:
             raise ShapeError(f"{symbol} on a tensor of shape {self.shape} would give shape {out.shape}")
-        self.uop = out._cast_to(self.dtype).uop
+        self._become(out._cast_to(self.dtype).uop)
         return self
 
     def __iadd__(self, x: Any) -> Self: return self._in_place(self + x, "+=")
@@ -187,6 +225,17 @@ class Tensor(NNOps, LinalgOps, IndexingOps, RandomOps):
     def __ixor__(self, x: Any) -> Self: return self._in_place(self ^ x, "^=")
     def __ilshift__(self, x: Any) -> Self: return self._in_place(self << x, "<<=")
     def __irshift__(self, x: Any) -> Self: return self._in_place(self >> x, ">>=")
+
+
+def stored(u: UOp) -> UOp:
+    """The graph, so that its value gets memory of its own."""
+    return UOp(Op.CONTIGUOUS, u.dtype, (u,)) if u.op is Op.BUFFER else u
+
+
+def is_constant(node: UOp) -> bool:
+    """The values of a BUFFER cannot change from one call to the next: always outside of a capture, and for what was made inside it."""
+    now = trace.current()
+    return now is None or (node.memory is not None and all(before is not node for _, before in now.read.values()))
 
 
 def buffer_node(data: Any, want: DType | None, device: str) -> UOp:

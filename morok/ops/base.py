@@ -122,6 +122,10 @@ class TensorBase:
         t.uop = uop
         return t
 
+    def _become(self, uop: UOp) -> None:
+        """Take another value."""
+        self.uop = uop
+
     def _new(self, uop: UOp) -> Self:
         return self._wrap(uop)
 

@@ -162,7 +162,7 @@ class IndexingOps(ReduceOps):
         A new value for this tensor only, not a write into memory: x[1:] = x[:-1] reads the old x. Errors as for reading, and
         ShapeError when the value does not broadcast.
         """
-        self.uop = self._updated(indices, value).uop
+        self._become(self._updated(indices, value).uop)
 
     def _updated(self, indices: Any, value: Any) -> Self:
         v: Self = self._lift(value).cast(self.dtype)

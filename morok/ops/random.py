@@ -11,10 +11,12 @@ from typing import Any, Self
 
 import numpy as np
 
+from .. import knobs
 from ..dtype import DType, dtypes, to_dtype
 from ..errors import DTypeError, ShapeError
 from ..helpers import prod
 from ..uop import Op, UOp
+from . import trace
 from .creation import CreationOps, shape_of
 
 ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
@@ -31,6 +33,18 @@ class _State(threading.local):
 
 
 _state = _State()
+
+
+def random_words(n: int) -> np.ndarray[Any, Any]:
+    """Seed and call number of the next n calls: (n, 3) words."""
+    return np.array([(_state.seed & MASK, _state.seed >> 32 & MASK, next(_state.calls) & MASK) for _ in range(n)], np.uint32)
+
+
+def drawn(capture: trace.Trace) -> UOp:
+    """A placeholder for the words of one more call inside a capture."""
+    node = capture.fresh((3,), dtypes.uint32, knobs.MOROK_DEVICE.get())
+    capture.draws.append(node)
+    return node
 
 
 def threefry(key: tuple[Any, Any], x0: Any, x1: Any) -> tuple[Any, Any]:
@@ -59,6 +73,7 @@ class RandomOps(CreationOps):
     @staticmethod
     def manual_seed(seed: int = 0) -> None:
         """Start the sequence of this thread again from `seed` (any whole number; 64 bits of it count)."""
+        trace.forbid("manual_seed()")
         _state.seed, _state.calls = int(seed), itertools.count()
 
     @classmethod
@@ -67,7 +82,8 @@ class RandomOps(CreationOps):
         n = prod(shape)
         if n > MASK:
             raise ShapeError(f"{n} random elements in one call; at most {MASK}")
-        state = cls(np.array([_state.seed & MASK, _state.seed >> 32 & MASK, next(_state.calls) & MASK], np.uint32))       # type: ignore[call-arg]
+        now = trace.current()
+        state: Self = cls(random_words(1)[0]) if now is None else cls._wrap(drawn(now))                  # type: ignore[call-arg]
         k0, k1, call = (state._word(i)._broadcast_to(shape) for i in range(3))
         i = cls._wrap(UOp(Op.RESHAPE, dtypes.uint32, (UOp(Op.IOTA, dtypes.uint32, (), n),), shape))
         a, b = threefry((k0, k1), i, call)

@@ -127,11 +127,16 @@ class _Array:
 
 
 class Buffer:
-    """The memory of one array: address, number of elements, dtype. Own memory goes back to the allocator when the Buffer dies."""
-    __slots__ = ("address", "size", "dtype", "_owner", "_block", "__weakref__")
+    """The memory of one array: address, number of elements, dtype. Own memory goes back to the allocator when the Buffer dies.
+
+    kind: shape, dtype and device of the array, once a node has it.
+    """
+    __slots__ = ("address", "size", "dtype", "kind", "_owner", "_block", "__weakref__")
+    kind: tuple[tuple[int, ...], DType, str] | None
 
     def __init__(self, size: int, dtype: DType, address: int, owner: Any = None, block: Block | None = None) -> None:
         self.size, self.dtype, self.address, self._owner, self._block = size, dtype, address, owner, block
+        self.kind = None
 
     @staticmethod
     def empty(size: int, dtype: DType) -> "Buffer":
@@ -177,6 +182,10 @@ def attach(node: UOp, buffer: Buffer) -> None:
     """Give a BUFFER node its memory; it lives as long as the node."""
     if buffer.size != prod(node.arg.shape) or buffer.dtype is not node.dtype:
         raise IRError(f"{buffer.size} elements of {buffer.dtype.name} are no memory for {node.dtype.name} {node.arg.shape}")
+    kind = (node.arg.shape, node.dtype, node.arg.device)
+    if buffer.kind not in (None, kind):
+        buffer = Buffer(buffer.size, buffer.dtype, buffer.address, buffer)
+    buffer.kind = kind
     node.memory = buffer
 
 

@@ -34,6 +34,9 @@ class Runnable(Protocol):
     scratch: int                 # bytes of the last slot
     execute: Callable[..., None]
 
+    def bind(self, *addresses: int) -> None:
+        """The memory for runs without addresses: one address a slot."""
+
     def timed(self, *addresses: int) -> list[float]:
         """`execute`, and the seconds of each step. Times of concurrent runs of one plan are not told apart."""
 
@@ -59,6 +62,10 @@ class Device(ABC):
     @abstractmethod
     def compile(self, program: Program) -> bytes:
         """Machine code of a program. Raises CompileError with the source."""
+
+    @abstractmethod
+    def assembly(self, program: Program) -> str:
+        """The machine code of a program as text."""
 
     @abstractmethod
     def load(self, code: bytes, entry: str) -> Loaded:

@@ -50,10 +50,16 @@ class NativePlan:
                             ("TABLE", ctypes.addressof(table)), ("FLAGS", flags), ("SLOTS", slots), ("PLACES", len(places)),
                             ("PLACE", ctypes.addressof(place_words))):
             words[PLAN[name] // 8] = value
+        self._table, self._places = table, places
         self._times = (_Words * (len(launches) + 1))()           # as long-lived as the plan: another thread may still be writing
         owner = (words, step_words, table, place_words, self._times, tuple(x.code for x in launches), pool)       # what must live as long as anyone can run it
         self.execute: Callable[..., None] = native_function(native, words, owner) if fast else ctypes_function(native, words, owner)
         plans.add(self)
+
+    def bind(self, *addresses: int) -> None:
+        """The memory for runs without addresses: one address a slot."""
+        self._table[:] = [addresses[slot] + offset for slot, offset in self._places]
+        self._words[PLAN["BOUND"] // 8] = 1
 
     def timed(self, *addresses: int) -> list[float]:
         """`execute`, and the seconds of each step. Times of concurrent runs of one plan are not told apart."""
