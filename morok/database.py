@@ -45,7 +45,7 @@ def code_version() -> str:
 def default_folder() -> Path:
     """Where records lie: MOROK_CACHE_DIR, else morok in the user's cache folder."""
     asked = knobs.MOROK_CACHE_DIR.get()
-    return Path(asked) if asked else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "morok"
+    return Path(asked) if asked else Path(knobs.XDG_CACHE_HOME.get() or Path.home() / ".cache") / "morok"
 
 
 class Database:

@@ -171,11 +171,11 @@ def capture(function: Callable[..., Any], structure: Any, leaves: list[Any], don
     """Run the function on placeholders and write the call for this signature."""
     places = {i: new_buffer_node(*x._memory.kind) for i, x in enumerate(leaves) if isinstance(x, Tensor)}
     stand_ins = {i: Tensor(node) for i, node in places.items()}
-    arguments: Any = unflatten(structure, [stand_ins.get(i, x) for i, x in enumerate(leaves)])
+    args, kwargs = unflatten(structure, [stand_ins.get(i, x) for i, x in enumerate(leaves)])
     while True:
         with trace.capture(Tensor, new_buffer_node) as t:
             results: list[Any] = []
-            shape_of_results = flatten(function(*arguments[0], **arguments[1]), results)
+            shape_of_results = flatten(function(*args, **kwargs), results)
             changed = t.changed
             wanted = [x.uop for x in results if isinstance(x, Tensor)] + [value for _, value in changed]
         outside = [x for x, _ in t.read.values() if all(x is not s for s in stand_ins.values())]

@@ -73,11 +73,12 @@ MOROK_THREADS = Knob(("MOROK_THREADS",), "count", 0, "threads that kernels run o
 MOROK_DEVICE = Knob(("MOROK_DEVICE", "DEVICE"), "text", "CPU", "device of new tensors", True)
 MOROK_CACHE_LIMIT = Knob(("MOROK_CACHE_LIMIT",), "count", 1 << 30, "bytes of freed memory that are kept for reuse")
 MOROK_CACHE_DIR = Knob(("MOROK_CACHE_DIR",), "text", "", "folder of compiled kernels; by default morok in the user's cache folder")
+XDG_CACHE_HOME = Knob(("XDG_CACHE_HOME",), "text", "", "the user's cache folder; by default .cache in the home folder")
 MOROK_DISK_LIMIT = Knob(("MOROK_DISK_LIMIT",), "count", 1 << 30, "bytes of that folder; 0: it is not used")
 MOROK_FASTCALL = Knob(("MOROK_FASTCALL",), "bool", 1, "run plans through a native function of Python; 0: through ctypes")
 SPEC = Knob(("SPEC",), "bool", 0, "verify graphs and kernels between stages")
 ALL: "tuple[Knob[int] | Knob[str], ...]" = (DEBUG, MOROK_NOOPT, MOROK_THREADS, MOROK_DEVICE, MOROK_CACHE_LIMIT, MOROK_CACHE_DIR,
-                                       MOROK_DISK_LIMIT, MOROK_FASTCALL, SPEC)
+                                       XDG_CACHE_HOME, MOROK_DISK_LIMIT, MOROK_FASTCALL, SPEC)
 _BY_NAME: "dict[str, Knob[int] | Knob[str]]" = {name: k for k in ALL for name in k.names}
 _scoped: ContextVar[dict[str, Any] | None] = ContextVar("morok_knobs", default=None)     # values by first name, set by `scope`
 

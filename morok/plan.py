@@ -5,12 +5,14 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from . import knobs
 from .compiler import Kernel, get_kernel
 from .errors import JitError
 from .profile import KernelRun, listeners
 from .program import OptStrategy, Program
+from .roofline import roofline
 from .runtime import get_device
 from .runtime.buffer import Buffer, buffer_of
 from .runtime.device import Device, Launch, Runnable
@@ -146,13 +148,20 @@ def run(plan: Plan, addresses: Sequence[int]) -> None:
     report(plan, plan.run.timed(*addresses, base, base + plan.arena))
 
 
-def report(plan: Plan, seconds: Sequence[float]) -> list[KernelRun]:
-    """The launches of one run, told to whoever listens and printed under DEBUG."""
-    done = [KernelRun(k.program.name, tuple(map(str, k.program.opts)), t, k.program.flops, k.program.bytes)
-            for k, t in zip(plan.kernels, seconds, strict=True)]
+def report(plan: Plan, times: Sequence[float]) -> list[KernelRun]:
+    """The launches of one run from the times they ended at, told to whoever listens and printed under DEBUG."""
+    total = max(times[-1] - times[0], 1e-12)
+    roof = roofline(plan.device) if knobs.debug() >= 2 or any(p.roofline for p in listeners) else None
+    done = []
+    for kernel, (a, b) in zip(plan.kernels, pairwise(times), strict=True):
+        p = kernel.program
+        share = None if roof is None or b <= a else roof.seconds(p.flops, p.bytes) / (b - a)
+        done.append(KernelRun(p.name, tuple(map(str, p.opts)), b - a, p.flops, p.bytes, a, (b - a) / total, share, kernel.line))
     for listener in listeners:
         listener.kernels += done
     for r in done:
         if knobs.debug(r.name):
             print(r)
+    if knobs.debug() >= 2:
+        print(f"{len(done)} kernels, {total * 1e3:.3f} ms; {plan.scratch} bytes of intermediates and scratch")
     return done

@@ -132,7 +132,7 @@ class Buffer:
     kind: shape, dtype and device of the array, once a node has it.
     """
     __slots__ = ("address", "size", "dtype", "kind", "_owner", "_block", "__weakref__")
-    kind: tuple[tuple[int, ...], DType, str] | None
+    kind: Any
 
     def __init__(self, size: int, dtype: DType, address: int, owner: Any = None, block: Block | None = None) -> None:
         self.size, self.dtype, self.address, self._owner, self._block = size, dtype, address, owner, block

@@ -38,7 +38,7 @@ class Runnable(Protocol):
         """The memory for runs without addresses: one address a slot."""
 
     def timed(self, *addresses: int) -> list[float]:
-        """`execute`, and the seconds of each step. Times of concurrent runs of one plan are not told apart."""
+        """`execute`, and when it began and each step ended, in seconds. Concurrent runs of one plan are not told apart."""
 
 
 class Device(ABC):

@@ -42,7 +42,7 @@ def test_malformed(monkeypatch, name, text, allowed):
     assert all(part in str(e.value) for part in (name, repr(text), allowed))
 
 
-@pytest.mark.parametrize("text, levels", [("2", (2, 2, 2)), ("3@r_", (0, 3, 0)), ("1@", (1, 1, 1)), ("0", (0, 0, 0)), ("2@e_4", (0, 0, 2))])
+@pytest.mark.parametrize("text, levels", [("2", (2, 2, 2)), ("3@r_", (3, 3, 0)), ("1@", (1, 1, 1)), ("0", (0, 0, 0)), ("2@e_4", (2, 0, 2))])
 def test_debug_filter(monkeypatch, text, levels):
     monkeypatch.setenv("DEBUG", text)
     assert (knobs.debug(), knobs.debug("r_3_4"), knobs.debug("e_4")) == levels
