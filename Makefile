@@ -40,6 +40,8 @@ check: $(VENV)/test               ## style, types, layers, sizes
 
 bench: $(VENV)/bench              ## Morok beside NumPy, PyTorch and JAX
 	$(BIN)/python benchmarks/compile_time.py
+	$(BIN)/python benchmarks/memory.py
+	$(BIN)/python benchmarks/threads.py
 	$(BIN)/python benchmarks/run.py
 
 ulp: $(VENV)/test                 ## accuracy of the math functions over ten million inputs each

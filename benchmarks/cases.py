@@ -135,5 +135,9 @@ def reads(torch: Any, jax: Any) -> list[Case]:
     return [
         Case("embedding 8192 of 30000x768", lambda: [rand(30000, 768), np.random.default_rng(0).integers(0, 30000, 8192)], morok=lambda e, i: e[i],
              numpy=lambda e, i: e[i], torch=lambda e, i: torch.nn.functional.embedding(i, e), jax=lambda e, i: e[i], reference=lambda e, i: e[i.astype(np.int64)]),
+        Case("mlp 64-128-128-10 batch 256", lambda: [rand(256, 64), rand(64, 128), rand(128, 128), rand(128, 10)],
+             morok=lambda x, a, b, c: ((x @ a).relu() @ b).relu() @ c, numpy=lambda x, a, b, c: np.maximum(np.maximum(x @ a, 0) @ b, 0) @ c,
+             torch=lambda x, a, b, c: torch.relu(torch.relu(x @ a) @ b) @ c, jax=lambda x, a, b, c: jax.numpy.maximum(jax.numpy.maximum(x @ a, 0) @ b, 0) @ c,
+             reference=lambda x, a, b, c: np.maximum(np.maximum(x @ a, 0) @ b, 0) @ c),
         alike("add 16", lambda: [rand(16), rand(16, seed=1)], lambda a, b: a + b),
     ]

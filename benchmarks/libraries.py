@@ -17,7 +17,7 @@ import numpy as np
 
 from cases import Case, cases
 
-NAMES = ("morok", "numpy", "torch", "jax")
+NAMES = ("morok", "jit", "numpy", "torch", "jax")       # jit: Morok with the function captured
 PAUSE = 0.06                     # seconds until the threads of the library before are asleep
 Call = Callable[[], Any]
 
@@ -78,7 +78,7 @@ def serve(pipe: Connection, name: str) -> None:
 def load(name: str) -> Any:
     """The library, set up to use all cores that this process may."""
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
-    module = __import__(name)
+    module = __import__("morok" if name == "jit" else name)
     if name == "torch":
         module.set_grad_enabled(False)
         module.set_num_threads(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count())
@@ -89,14 +89,17 @@ def load(name: str) -> Any:
 
 
 def prepared(name: str, module: Any, case: Case) -> tuple[Call | None, float | None]:
-    """What is timed, from inputs that are there to an output that is there, and its error. Morok builds its graph in each call; JAX is jitted."""
-    f = getattr(case, name)
+    """What is timed, from inputs that are there to an output that is there, and its error. "morok" builds its graph in each call; "jit" and JAX are captured."""
+    f = getattr(case, "morok" if name == "jit" else name)
     if f is None:
         return None, None
     arrays = case.inputs()
     if name == "morok":
         tensors = [module.Tensor(a).realize() for a in arrays]
         call: Call = lambda: f(*tensors).realize()
+    elif name == "jit":
+        tensors, captured = [module.Tensor(a).realize() for a in arrays], module.jit(f)
+        call = lambda: captured(*tensors)
     elif name == "numpy":
         call = lambda: f(*arrays)
     elif name == "torch":

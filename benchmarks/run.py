@@ -18,6 +18,7 @@ if __name__ == "__main__" and any(v in os.environ for v in SLOWING):
 from cases import Case, cases
 from libraries import NAMES, Library, middle
 
+OURS = ("morok", "jit")
 ROUNDS = 4                       # turns of each library in a row
 
 
@@ -30,15 +31,15 @@ def measure(case: Case, libraries: list[Library], seconds: float) -> dict[str, A
         for lib in here[k % len(here):] + here[:k % len(here)]:         # none has always the same one before it
             times[lib.name] += lib.take_turn(seconds / ROUNDS / len(here))
     best = {name: min(t) for name, t in times.items()}
-    peers = [t for name, t in best.items() if name != "morok"]
+    peers = [t for name, t in best.items() if name not in OURS]
     return {"name": case.name, "seconds": best, "median": {name: middle(t) for name, t in times.items()}, "calls": {name: len(t) for name, t in times.items()},
-            "ratio": min(peers) / best["morok"] if peers else math.nan, "errors": errors, "wrong": [name for name, e in errors.items() if not e < case.rtol]}
+            "ratio": min(peers) / best["morok"] if peers else math.nan, "jit": min(peers) / best["jit"] if peers else math.nan, "errors": errors, "wrong": [name for name, e in errors.items() if not e < case.rtol]}
 
 
 def show(row: dict[str, Any]) -> None:
     columns = "".join(f"{row['seconds'][n] * 1e3:10.3f}" if n in row["seconds"] else f"{'-':>10}" for n in NAMES)
     wrong = f"  WRONG: {', '.join(row['wrong'])}" if row["wrong"] else ""
-    print(f"{row['name']:32}{columns}{row['ratio']:8.2f}{row['errors']['morok']:10.1e}{row['median']['morok'] / row['seconds']['morok']:9.2f}{wrong}", flush=True)
+    print(f"{row['name']:32}{columns}{row['ratio']:8.2f}{row['jit']:8.2f}{row['errors']['morok']:10.1e}{row['median']['morok'] / row['seconds']['morok']:9.2f}{wrong}", flush=True)
 
 
 def main() -> None:
@@ -56,15 +57,18 @@ def main() -> None:
         sys.exit("morok cannot be imported; install it first: pip install -e '.[bench]'")
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     print(f"{platform.machine()}, {cores} cores; {', '.join(f'{lib.name} {lib.version}' for lib in libraries)}")
-    print("times in ms, best of many; ratio: fastest peer / morok, over 1 where Morok is faster; spread: Morok's median / best\n")
-    print(f"{'':32}{''.join(f'{n:>10}' for n in NAMES)}{'ratio':>8}{'error':>10}{'spread':>9}")
+    print("times in ms, best of many; ratio, jit: fastest peer / morok or jit, over 1 where Morok is faster; spread: Morok's median / best\n")
+    print(f"{'':32}{''.join(f'{n:>10}' for n in NAMES)}{'ratio':>8}{'jit':>8}{'error':>10}{'spread':>9}")
     results = []
     for case in chosen:
         results.append(measure(case, libraries, args.seconds))
         show(results[-1])
-    ratios = [r["ratio"] for r in results if not math.isnan(r["ratio"])]
-    if ratios:
-        print(f"\ngeometric mean of the ratios: {math.exp(sum(map(math.log, ratios)) / len(ratios)):.2f}; below 1: {sum(r < 1 for r in ratios)} of {len(ratios)} rows")
+    print()
+    for kind in ("ratio", "jit"):
+        ratios = [r[kind] for r in results if not math.isnan(r[kind])]
+        if ratios:
+            mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+            print(f"{kind:5}: geometric mean {mean:.2f}; below 1: {sum(r < 1 for r in ratios)} of {len(ratios)} rows")
     if args.json:
         with open(args.json, "w", encoding="utf-8") as f:
             json.dump({"machine": platform.machine(), "cores": cores, "versions": {lib.name: lib.version for lib in libraries}, "rows": results}, f, indent=1)
