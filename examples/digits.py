@@ -45,8 +45,13 @@ def principal_components(x: Tensor) -> Tensor:
     power = (covariance @ covariance / covariance.square().sum().sqrt()).realize()     # two steps of the iteration in one
     v = Tensor.eye(x.shape[1])[:, :COMPONENTS].contiguous()
     for _ in range(ROUNDS):
-        v = orthogonal(power @ v).realize()
+        v = iterate(power, v)
     return v
+
+
+@morok.jit
+def iterate(power: Tensor, v: Tensor) -> Tensor:
+    return orthogonal(power @ v)
 
 
 def orthogonal(v: Tensor) -> Tensor:

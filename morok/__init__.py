@@ -6,7 +6,8 @@ from .program import OptStrategy, PrepareConfig
 from .jit import jit
 from .prepare import ExecutionPlan
 from .tensor import Tensor
+from .variable import Variable
 
 __all__ = ["CompileError", "DType", "DTypeError", "DeviceError", "ExecutionPlan", "IRError", "IndexingError", "JitError", "KernelRun", "KnobError",
-           "MorokError", "OptError", "OptStrategy", "PrepareConfig", "ResourceError", "ShapeError", "Tensor", "dtypes", "jit", "profile"]
+           "MorokError", "OptError", "OptStrategy", "PrepareConfig", "ResourceError", "ShapeError", "Tensor", "Variable", "dtypes", "jit", "profile"]
 __version__ = "0.1.0"

@@ -5,7 +5,9 @@ A record is written under a name of its own and then renamed, so whoever reads s
 from __future__ import annotations
 
 import contextlib
+import gzip
 import hashlib
+import io
 import os
 import re
 import tarfile
@@ -13,6 +15,7 @@ import tempfile
 import threading
 import time
 import warnings
+import zlib
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -79,10 +82,10 @@ class Database:
         counters["misses" if data is None else "hits"] += 1
         return data
 
-    def put(self, kind: str, key: str, data: bytes) -> None:
-        """Write a record; a folder that cannot be written to is told once."""
+    def put(self, kind: str, key: str, data: bytes) -> bool:
+        """Write a record; whether it is written. A folder that cannot be written to is told once."""
         if not self.limit:
-            return
+            return False
         path = self.path(kind, key)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -95,14 +98,17 @@ class Database:
                 remove(Path(name))
                 raise
         except OSError as e:
-            warn_once(f"the cache of compiled kernels cannot be written: {e}. Set MOROK_CACHE_DIR to a folder that can, or MOROK_DISK_LIMIT=0")
-            return
+            warn_once(f"the cache of compiled kernels in {self.folder} cannot be written: {e.strerror}. "
+                      "Set MOROK_CACHE_DIR to a folder that can, or MOROK_DISK_LIMIT=0")      # not e itself: it names another file each time
+            return False
         counters["written"] += 1
         with self._lock:
             self._puts += 1
             look = self._puts % SPACING == 1
         if look:
-            self.evict()
+            with contextlib.suppress(OSError):       # someone deletes the whole folder just now
+                self.evict()
+        return True
 
     def get_or(self, kind: str, key: str, make: Callable[[], bytes]) -> bytes:
         """The record; made and written if there is none."""
@@ -156,27 +162,41 @@ class Database:
         n = 0
         with tarfile.open(target, "w:gz") as tar:
             for path, kind, _ in sorted(self.records()):
-                if self.get(kind, path.name.split(".")[0]) is not None:
-                    tar.add(path, path.name, recursive=False)
+                key = path.name.split(".")[0]
+                if (data := self.get(kind, key)) is not None:      # the bytes that were checked: the file may be gone by now
+                    member = tarfile.TarInfo(path.name)
+                    member.size = len(raw := pack(data, key))
+                    tar.addfile(member, io.BytesIO(raw))
                     n += 1
         return n
 
     def import_from(self, source: Path) -> tuple[int, int]:
-        """Take in the records of an exported file; how many were taken, and how many were damaged or no records. ValueError if it is no such file."""
+        """Take in the records of an exported file; how many were taken, and how many were not: damaged, no records, or they could not be written.
+
+        ValueError if it is no such file or damaged as a whole; the sound records before the damage are taken.
+        """
         taken = skipped = 0
         try:
-            with tarfile.open(source, "r:gz") as tar:
+            with gzip.open(source) as unzipped, tarfile.open(fileobj=unzipped, mode="r:") as tar:
                 for member in tar:
-                    match, f = NAME.fullmatch(member.name), tar.extractfile(member)
-                    data = unpack(f.read(), match["key"]) if match is not None and f is not None else None
-                    if match is None or data is None:
-                        skipped += 1
-                    else:
-                        self.put(match["kind"], match["key"], data)
+                    if self._take(tar, member):
                         taken += 1
-        except (tarfile.TarError, EOFError, OSError) as e:
+                    else:
+                        skipped += 1
+                while unzipped.read(1 << 20):        # to its end, where the checksum is: damage can look like the last member
+                    pass
+        except (tarfile.TarError, zlib.error, EOFError, OSError) as e:
             raise ValueError(f"{source} cannot be read as an exported cache: {e}") from None
         return taken, skipped
+
+    def _take(self, tar: tarfile.TarFile, member: tarfile.TarInfo) -> bool:
+        """Write one member if it is a sound record."""
+        match = NAME.fullmatch(member.name)
+        if match is None or not member.isreg() or member.size > self.limit:
+            return False
+        f = tar.extractfile(member)
+        data = unpack(f.read(), match["key"]) if f is not None else None
+        return data is not None and self.put(match["kind"], match["key"], data)
 
 
 def pack(data: bytes, key: str) -> bytes:
@@ -206,5 +226,8 @@ def _open(folder: Path, limit: int) -> Database:
 
 
 def database() -> Database:
-    """The folder that the knobs name now."""
-    return _open(default_folder(), knobs.MOROK_DISK_LIMIT.get())
+    """The folder that the knobs name now; none is used if they name none and this user has no home."""
+    try:
+        return _open(default_folder(), knobs.MOROK_DISK_LIMIT.get())
+    except RuntimeError:                             # of Path.home
+        return _open(Path(os.devnull), 0)

@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 def prod(xs: Iterable[int]) -> int:
     """Product of integers; 1 for none."""
-    return math.prod(xs)
+    return math.prod(map(int, xs))           # a symbolic size counts as the largest that it can be
 
 
 def dedup(xs: Iterable[T]) -> list[T]:

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+import numpy as np
+
 from . import knobs
 from .compiler import Kernel, get_kernel
 from .errors import JitError
@@ -20,6 +22,7 @@ from .schedule import Schedule
 from .schedule.memory import Layout, Life, place
 from .target import Target
 from .uop import UOp
+from .variable import Variable, real
 
 LIMIT = 512                      # compiled plans that are remembered
 SPEED = 20e9, 1e9, 10e9          # assumed of a kernel: flops a second with and without optimizer actions, bytes a second
@@ -132,10 +135,16 @@ def expected_seconds(p: Program) -> float:
 
 def inputs_of(nodes: Sequence[UOp]) -> list[Buffer]:
     """The memory of a plan's inputs."""
-    found = [buffer_of(n) for n in nodes]
+    found = [buffer_of(n) or bound_value(n) for n in nodes]
     if None in found:
         raise JitError("a tensor that was made inside a captured function is used outside of it, where it has no value: return it from the function")
     return found                 # type: ignore[return-value]
+
+
+def bound_value(node: UOp) -> Buffer | None:
+    """The memory of a bound variable."""
+    v = node.arg.uid
+    return Buffer.from_numpy(np.array(real((v.size,))[0]), node.dtype) if isinstance(v, Variable) else None
 
 
 def run(plan: Plan, addresses: Sequence[int]) -> None:

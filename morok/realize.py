@@ -24,8 +24,13 @@ def realize(uops: Sequence[UOp], config: PrepareConfig | None = None) -> list[UO
     done: dict[UOp, UOp] = {}
     if pending:
         plan, inputs = plan_for(pending, config)
-        done = dict(zip(pending, execute(plan, inputs), strict=True))
+        done = dict(zip(pending, execute(plan, inputs, [u.shape or () for u in pending]), strict=True))
     return [done.get(u, u) for u in uops]
+
+
+def stored(u: UOp) -> UOp:
+    """The graph, so that its value gets memory of its own."""
+    return UOp(Op.CONTIGUOUS, u.dtype, (u,)) if u.op is Op.BUFFER else u
 
 
 def plan_for(uops: Sequence[UOp], config: PrepareConfig | None = None) -> tuple[Plan, list[UOp]]:
@@ -34,13 +39,13 @@ def plan_for(uops: Sequence[UOp], config: PrepareConfig | None = None) -> tuple[
     return compiled(schedule, strategy_of(config), len(inputs)), inputs
 
 
-def execute(plan: Plan, inputs: Sequence[UOp]) -> list[UOp]:
-    """Run a plan on these inputs; fresh BUFFER nodes with the outputs."""
+def execute(plan: Plan, inputs: Sequence[UOp], shapes: Sequence[tuple[int, ...]]) -> list[UOp]:
+    """Run a plan on these inputs; fresh BUFFER nodes with the outputs, of these shapes, which may have symbolic sizes."""
     memory = inputs_of(inputs) + [plan.device.allocate(b.arg.shape, b.dtype) for b in plan.new]
     run(plan, [m.address for m in memory])
     out = []
-    for slot, b in plan.outputs:
-        node = new_buffer_node(b.arg.shape, b.dtype, b.arg.device)
+    for (slot, b), shape in zip(plan.outputs, shapes, strict=True):
+        node = new_buffer_node(shape, b.dtype, b.arg.device)
         attach(node, memory[slot])
         out.append(node)
     return out

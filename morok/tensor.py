@@ -9,6 +9,7 @@ import numpy as np
 from . import knobs
 from .dtype import DType, dtypes, promote, to_dtype
 from .errors import DTypeError, JitError, ShapeError
+from .helpers import prod
 from .ops import trace
 from .ops.base import TensorBase, python_number
 from .ops.creation import dtype_of
@@ -22,6 +23,7 @@ from .realize import realize
 from .runtime import get_device
 from .runtime.buffer import NUMPY, Buffer, attach, buffer_of, new_buffer_node
 from .uop import Op, UOp
+from .variable import is_symbolic, real
 
 
 class Tensor(NNOps, LinalgOps, IndexingOps, RandomOps):
@@ -60,16 +62,23 @@ class Tensor(NNOps, LinalgOps, IndexingOps, RandomOps):
             memory = self.__dict__.get("_memory")
             if memory is None:
                 raise JitError("this tensor was donated to a call of a captured function, which has used its memory for results")
-            shape, dtype, device = memory.kind
-            self.uop = new_buffer_node(shape, dtype, device)
-            attach(self.uop, memory)
+            node = new_buffer_node(*memory.kind)
+            attach(node, memory)
+            self.__dict__["uop"] = node                         # not before it is complete, as other threads may look
+            if self.__dict__.get("_memory") is not memory:      # another thread has changed this tensor meanwhile
+                self.__dict__.pop("uop", None)
             return self.uop
 
     _memory: Buffer              # of a tensor that has been computed; calls of captured functions look here
 
     def _become(self, uop: UOp) -> None:
         super()._become(uop)
-        self.__dict__.pop("_memory", None)
+        if self.__dict__.get("uop") is not uop:                 # a capture keeps the new value of a tensor from outside to itself
+            return
+        if uop.memory is not None:
+            self._memory = uop.memory
+        else:
+            self.__dict__.pop("_memory", None)
 
     # ---- running -----------------------------------------------------------------------------------------
     def realize(self, *others: "Tensor") -> Self:
@@ -84,10 +93,14 @@ class Tensor(NNOps, LinalgOps, IndexingOps, RandomOps):
             self._compute(config, *others)
         return self
 
-    def _compute(self, config: PrepareConfig | None, *others: "Tensor") -> None:
+    def _compute(self, config: PrepareConfig | None, *others: "Tensor") -> Buffer:
         tensors: list[Tensor] = [self, *others]
-        for t, done in zip(tensors, realize([t.uop for t in tensors], config), strict=True):
-            t.uop, t._memory = done, done.memory
+        before = [t.uop for t in tensors]
+        out = realize(before, config)
+        for t, old, done in zip(tensors, before, out, strict=True):
+            if done is not old or "_memory" not in t.__dict__:  # else it stays as it is, as another thread may be changing it
+                t._become(done)
+        return out[0].memory                                    # type: ignore[no-any-return]
 
     def prepare(self, config: PrepareConfig | None = None) -> ExecutionPlan:
         """A plan that computes this tensor at each `execute()`, reading its inputs as they are then. The tensor itself stays lazy."""
@@ -99,7 +112,7 @@ class Tensor(NNOps, LinalgOps, IndexingOps, RandomOps):
         trace.forbid("prepare()")
         if not tensors or not all(isinstance(t, Tensor) for t in tensors):
             raise DTypeError(f"prepare_batch takes tensors, at least one, got {tensors!r}")
-        return ExecutionPlan([stored(t.uop) for t in tensors], config, Tensor)
+        return ExecutionPlan([t.uop for t in tensors], config, Tensor)
 
     @classmethod
     def _check_device(cls, device: str | None) -> None:
@@ -109,8 +122,7 @@ class Tensor(NNOps, LinalgOps, IndexingOps, RandomOps):
     def _buffer(self) -> Buffer:
         if trace.current() is not None and any(u.op is Op.BUFFER and not is_constant(u) for u in self.uop.toposort()):
             trace.forbid("reading values")
-        self._compute(None)
-        return self._memory
+        return self._compute(None)
 
     def _known_values(self) -> np.ndarray[Any, Any] | None:
         found = buffer_of(self.uop) if self.uop.op is Op.BUFFER else None
@@ -119,6 +131,8 @@ class Tensor(NNOps, LinalgOps, IndexingOps, RandomOps):
     def numpy(self) -> np.ndarray[Any, Any]:
         """The values as an array of their own; bfloat16, which NumPy lacks, as float32."""
         held = self._buffer().numpy(self.shape)
+        if is_symbolic(self.shape):
+            held = held[tuple([slice(n) for n in real(self.shape)])]
         return (held.astype(np.uint32) << 16).view(np.float32) if self.dtype is dtypes.bfloat16 else held.copy()
 
     def data(self) -> memoryview:
@@ -128,7 +142,7 @@ class Tensor(NNOps, LinalgOps, IndexingOps, RandomOps):
 
     def item(self) -> Any:
         """The one element as a Python number. ShapeError if there are more or none."""
-        if self.numel() != 1:
+        if prod(real(self.shape)) != 1:
             raise ShapeError(f"item() takes a tensor of one element; this one has shape {self.shape}")
         return self.numpy().reshape(()).item()
 
@@ -225,11 +239,6 @@ class Tensor(NNOps, LinalgOps, IndexingOps, RandomOps):
     def __ixor__(self, x: Any) -> Self: return self._in_place(self ^ x, "^=")
     def __ilshift__(self, x: Any) -> Self: return self._in_place(self << x, "<<=")
     def __irshift__(self, x: Any) -> Self: return self._in_place(self >> x, ">>=")
-
-
-def stored(u: UOp) -> UOp:
-    """The graph, so that its value gets memory of its own."""
-    return UOp(Op.CONTIGUOUS, u.dtype, (u,)) if u.op is Op.BUFFER else u
 
 
 def is_constant(node: UOp) -> bool:

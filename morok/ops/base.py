@@ -14,6 +14,7 @@ from ..errors import DTypeError, ShapeError
 from ..helpers import prod
 from ..uop import GroupOp, Op, UOp
 from ..uop.fold import cast_value
+from ..variable import Size, Variable
 
 PACKAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
 Scalar = bool | int | float
@@ -27,9 +28,11 @@ def python_number(x: Any) -> Any:
 
 def whole_numbers(what: str, values: Any) -> tuple[int, ...]:
     """The values as a tuple of ints. ShapeError that names `what` if one is not a whole number."""
+    if isinstance(values, (tuple, list)) and Variable.used:
+        values = [n.size if isinstance(n, Variable) else n for n in values]
     if not isinstance(values, (tuple, list)) or any(isinstance(n, bool) or not hasattr(n, "__index__") for n in values):
         raise ShapeError(f"{what}: sizes and counts are whole numbers, got {values!r}")
-    return tuple([int(n) for n in values])
+    return tuple([n if type(n) is Size else int(n) for n in values])
 
 
 def user_line() -> str:

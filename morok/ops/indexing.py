@@ -10,6 +10,7 @@ from ..dtype import dtypes
 from ..errors import DTypeError, IndexingError, ShapeError
 from ..helpers import prod
 from ..uop import Op, UOp
+from ..variable import Size, Variable
 from .base import broadcast_shapes
 from .reduce import ReduceOps
 
@@ -319,6 +320,10 @@ def is_int(e: Any) -> bool:
 
 def check_index(i: int, axis: int, n: int, wrap: bool = True) -> int:
     """`i` counted from the start; IndexingError when it is outside."""
+    if type(n) is Size:
+        if 0 <= i < n.variable.lo:
+            return i
+        raise IndexingError(f"index {i} of axis {axis}: its size {n} is known only when the plan runs; the first {n.variable.lo} elements can be taken")
     if not (-n if wrap else 0) <= i < n:
         raise IndexingError(f"index {i} is out of range for axis {axis} of size {n}")
     return i + n if i < 0 else i
@@ -326,6 +331,13 @@ def check_index(i: int, axis: int, n: int, wrap: bool = True) -> int:
 
 def slice_axis(s: slice, axis: int, n: int) -> Taken:
     """What a slice takes of an axis of size n."""
+    if isinstance(s.stop, (Variable, Size)):
+        stop = s.stop.size if isinstance(s.stop, Variable) else s.stop
+        if s.start not in (None, 0) or s.step not in (None, 1) or (stop != n and int(stop) > (n.variable.lo if type(n) is Size else n)):
+            raise IndexingError(f"slice of axis {axis} of size {n} is {s!r}: a symbolic size goes from 0 in steps of 1, and its largest value must be there")
+        return Taken(0, 1, stop)
+    if type(n) is Size and s == slice(None):
+        return Taken(0, 1, n)
     for part in (s.start, s.stop, s.step):
         if part is not None and not is_int(part):
             raise IndexingError(f"slice of axis {axis} is {s!r}: bounds and step must be integers or None")

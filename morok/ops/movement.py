@@ -10,6 +10,7 @@ from ..dtype import DType, dtypes, promote
 from ..errors import DTypeError, ShapeError
 from ..helpers import ceildiv, prod
 from ..uop import Op, UOp
+from ..variable import Size, Variable, is_symbolic
 from .base import TensorBase, whole_numbers
 
 Pair = tuple[int, int]
@@ -29,6 +30,8 @@ class MovementOps(TensorBase):
     """Methods that move elements around."""
 
     def _move(self, op: Op, arg: Any) -> Self:
+        if Variable.used:
+            check_move(op, self.shape, arg)
         return self._new(UOp(op, self.dtype, (self.uop,), arg))
 
     # ---- shape ------------------------------------------------------------------------------------------------------
@@ -49,6 +52,8 @@ class MovementOps(TensorBase):
             new[new.index(-1)] = total // known
         if any(s < 0 for s in new) or prod(new) != total:
             raise ShapeError(f"cannot reshape {self.shape} ({total} elements) to {asked}")
+        if is_symbolic((*self.shape, *new)) and symbolic_axes(self.shape) != symbolic_axes(new):
+            raise ShapeError(f"cannot reshape {self.shape} to {asked}: a symbolic axis must stay an axis of its own")
         return self._with_shape(tuple(new))
 
     def view(self, shape: Any, *args: Any) -> Self:
@@ -140,7 +145,7 @@ class MovementOps(TensorBase):
     def shrink(self, arg: Sequence[Pair | None]) -> Self:
         """Elements start..end-1 of each axis; None keeps an axis. ShapeError unless 0 <= start <= end <= size."""
         try:
-            pairs = [(0, n) if p is None else (int(p[0]), int(p[1])) for p, n in zip(arg, self.shape, strict=True)]
+            pairs = [(0, n) if p is None else (int(p[0]), p[1] if type(p[1]) is Size else int(p[1])) for p, n in zip(arg, self.shape, strict=True)]
         except (TypeError, ValueError):
             pairs = []
         if len(pairs) != self.ndim or any(not 0 <= a <= b <= n for (a, b), n in zip(pairs, self.shape, strict=False)):
@@ -208,6 +213,8 @@ class MovementOps(TensorBase):
         an integer tensor cannot hold `value`.
         """
         pairs = self._pad_pairs(padding)
+        if Variable.used:
+            check_move(Op.PAD, self.shape, pairs)
         x = self.shrink(tuple((min(-min(b, 0), n), max(n + min(a, 0), min(-min(b, 0), n))) for n, (b, a) in zip(self.shape, pairs, strict=True)))
         if any(n + b + a < 0 for n, (b, a) in zip(self.shape, pairs, strict=True)):
             raise ShapeError(f"pad of shape {self.shape} by {tuple(padding)} leaves an axis of negative size")
@@ -265,6 +272,8 @@ class MovementOps(TensorBase):
         xs = operands(self, args)
         first = xs[0]
         axis = first._axis(dim)
+        if Variable.used and len(xs) > 1 and is_symbolic([x.shape[axis] for x in xs if x.ndim > axis]):
+            raise ShapeError(f"cannot cat shapes {[x.shape for x in xs]} along dim {dim}: a size there is known only when the plan runs")
         others = [(x.ndim, x.shape[:axis], x.shape[axis + 1:]) for x in xs]
         if any(o != others[0] for o in others):
             raise ShapeError(f"cannot cat shapes {[x.shape for x in xs]} along dim {dim}: all other axes must agree")
@@ -364,11 +373,28 @@ class MovementOps(TensorBase):
         shape = self.shape if shape is None else shape
         dtype = dtype or index_dtype(shape[axis])
         iota = self._new(UOp(Op.IOTA, dtype, (), shape[axis]))
-        return iota.reshape((1,) * axis + (-1,) + (1,) * (len(shape) - axis - 1)).expand(shape)
+        return iota._with_shape((1,) * axis + (shape[axis],) + (1,) * (len(shape) - axis - 1)).expand(shape)
 
     def _select(self, x: Self, y: Self) -> Self:
         """WHERE(self, x, y) of equal shapes and dtypes."""
         return self._new(UOp(Op.WHERE, x.dtype, (self.expand(x.shape).uop, x.uop, y.uop)))
+
+
+def symbolic_axes(shape: Sequence[int]) -> list[tuple[int, int]]:
+    """The symbolic sizes of a shape, each after the number of elements of the axes before it."""
+    return [(prod(shape[:i]), n) for i, n in enumerate(shape) if type(n) is Size]
+
+
+def check_move(op: Op, shape: tuple[int, ...], arg: Any) -> None:
+    """ShapeError for a movement along a symbolic axis that depends on where the axis ends."""
+    for i, n in enumerate(shape):
+        if type(n) is not Size:
+            continue
+        moved = ((op is Op.FLIP and i in arg) or (op is Op.PAD and arg[i] != (0, 0)) or (op is Op.WINDOW and any(entry[0] == i for entry in arg))
+                 or (op is Op.SHRINK and arg[i] != (0, 1, n) and arg[i][0] + arg[i][1] * (int(arg[i][2]) - 1) >= n.variable.lo))
+        if moved:
+            raise ShapeError(f"{op.name.lower()} of shape {shape} along axis {i}: its size {n} is known only when the plan runs"
+                             + (f"; the first {n.variable.lo} elements can be taken" if op is Op.SHRINK else ""))
 
 
 def index_dtype(n: int) -> DType:

@@ -3,13 +3,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Self
+from typing import Any, Self
 
 from ..dtype import DType, dtypes, to_dtype
 from ..errors import ShapeError
 from ..helpers import prod
-from ..uop import Op, UOp
+from ..uop import BufferArg, Op, UOp
 from ..uop.op import identity
+from ..variable import Size, is_symbolic
 from .elementwise import ElementwiseOps
 from .movement import MovementOps, index_dtype
 
@@ -45,10 +46,35 @@ class ReduceOps(MovementOps, ElementwiseOps):
         if any(self.shape[a] == 0 for a in axes):
             x = self._filled(kept, identity(op, self.dtype.min, self.dtype.max))
         elif many := tuple(a for a in axes if self.shape[a] != 1):
-            x = self._new(UOp(Op.REDUCE_AXES, self.dtype, (self.uop,), (op, many)))
+            x = self._present(axes, identity(op, self.dtype.min, self.dtype.max)) if is_symbolic(self.shape) else self
+            x = x._new(UOp(Op.REDUCE_AXES, self.dtype, (x.uop,), (op, many)))
         else:
             x = self
         return x if keepdim else x._with_shape(self._left(axes))
+
+    def _present(self, axes: tuple[int, ...], other: Any) -> Self:
+        """`other` beyond the ends of symbolic axes."""
+        x = self
+        for a in axes:
+            n = self.shape[a]
+            if type(n) is Size:
+                place = self._along(a)
+                inside: Self = place < self._size(n).cast(place.dtype)
+                x = inside._select(x, self._filled(self.shape, other))
+        return x
+
+    def _size(self, n: Size) -> Self:
+        """A symbolic size as a scalar."""
+        return self._new(UOp(Op.BUFFER, dtypes.int64, (), BufferArg(n.variable, (), self.device)))
+
+    def _count(self, axis: Axes, dtype: DType) -> Any:
+        """How many elements the axes have: a float, or a scalar of this dtype if that is known only at the run."""
+        sizes = [self.shape[a] for a in self._axes(axis)]
+        out: Any = float(prod(n for n in sizes if type(n) is not Size))
+        for n in sizes:
+            if type(n) is Size:
+                out = self._size(n).cast(dtype) * out
+        return out
 
     def _accumulating(self, dtype: DType | None) -> tuple[Self, DType]:
         """Self in the type to accumulate in, and the type of the result."""
@@ -128,13 +154,13 @@ class ReduceOps(MovementOps, ElementwiseOps):
 
     def _mean(self, axis: Axes, keepdim: bool) -> Self:
         """The mean before it is rounded: integers are summed exactly (64-bit ones in float64)."""
-        n = prod(self.shape[a] for a in self._axes(axis))
         if self.dtype.is_float:
             total = self.cast(wide(self.dtype))._reduce(Op.ADD, axis, keepdim)
         else:
             exact = dtypes.float64 if self.dtype.itemsize == 8 else sum_dtype(self.dtype)
             total = self.cast(exact)._reduce(Op.ADD, axis, keepdim).cast(dtypes.float64)
-        return total / float(n)
+        mean: Self = total / self._count(axis, total.dtype)
+        return mean
 
     def var_mean(self, axis: Axes = None, keepdim: bool = False, correction: int = 1) -> tuple[Self, Self]:
         """(variance, mean), as `var` and `mean`."""
@@ -159,14 +185,15 @@ class ReduceOps(MovementOps, ElementwiseOps):
 
         What rounding left in the first mean is the mean of the deviations; taking it out keeps constant rows at 0 (Chan, Golub, LeVeque 1983).
         """
-        n = prod(self.shape[a] for a in self._axes(axis))
-        mean = self._reduce(Op.ADD, axis, True) / float(n)
-        if n == 0 or n <= correction:
+        n = self._count(axis, self.dtype)
+        mean = self._reduce(Op.ADD, axis, True) / n
+        if isinstance(n, float) and n <= max(correction, 0):
             return mean, mean._filled(mean.shape, math.nan)
         off = self - mean
         rest = off._reduce(Op.ADD, axis, True)
-        squares = (off * off)._reduce(Op.ADD, axis, True) - rest * rest / float(n)
-        return mean + rest / float(n), squares.maximum(0) / float(n - correction)
+        squares = (off * off)._reduce(Op.ADD, axis, True) - rest * rest / n
+        left = n - correction
+        return mean + rest / n, squares.maximum(0) / (left if isinstance(left, float) else left.maximum(0))
 
     def _var(self, axis: Axes, keepdim: bool, correction: int) -> Self:
         var = self.cast(wide(self.dtype))._moments(axis, correction)[1]

@@ -1,6 +1,7 @@
 """The function that is being captured in this thread, if one is: which tensors from outside it reads and changes, and what random numbers it draws.
 
 While captures run, the class of tensors has a descriptor in place of the attribute `uop`, which sees every access; at other times nobody pays for this.
+A capture keeps new values of tensors from outside to itself, so that neither other threads nor whoever comes after an exception see them.
 """
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from typing import Any
 
 from ..dtype import DType
 from ..errors import JitError
-from ..uop import UOp
+from ..uop import Op, UOp
 
 Fresh = Callable[[tuple[int, ...], DType, str], UOp]
 running = 0                      # captures in all threads: while there are none, nobody has to ask further
@@ -24,17 +25,24 @@ class Trace:
         self.fresh = fresh                                           # makes BUFFER nodes, here placeholders without memory
         self.made: dict[int, Any] = {}                               # tensors from inside by id, kept until the end so that ids stay apart
         self.read: dict[int, tuple[Any, UOp]] = {}                   # tensors from outside that were read or changed, and their graphs before
+        self.now: dict[int, UOp] = {}                                # their graphs in the capture
         self.draws: list[UOp] = []                                   # one placeholder a call for random numbers
 
     @property
     def changed(self) -> list[tuple[Any, UOp]]:
         """Tensors from outside that have another graph now."""
-        return [(t, t.__dict__["uop"]) for t, before in self.read.values() if t.__dict__["uop"] is not before]
+        return [(t, self.now[i]) for i, (t, before) in self.read.items() if self.now[i] is not before]
 
-    def undo(self) -> None:
-        """Give the tensors from outside their old graphs again."""
-        for t, before in self.read.values():
-            t.__dict__["uop"] = before
+    def meet(self, t: Any) -> None:
+        """A tensor from outside is touched for the first time. It is computed, as later calls have to find memory there."""
+        _local.trace = None
+        try:
+            before = t.uop
+            if before.op is not Op.BUFFER or before.memory is not None:          # no placeholder
+                before = t.realize().uop
+        finally:
+            _local.trace = self
+        self.read[id(t)], self.now[id(t)] = (t, before), before
 
 
 class _Local(threading.local):
@@ -51,28 +59,33 @@ def current() -> Trace | None:
 
 
 class _Watch:
-    """The attribute `uop` while captures run: the value is where it always is, in the tensor's dictionary."""
+    """The attribute `uop` while captures run: in the tensor's dictionary as always, but for tensors from outside of the capture of this thread."""
 
     def __get__(self, t: Any, owner: type) -> UOp:
         if t is None or "uop" not in t.__dict__:
             raise AttributeError("uop")                              # the class answers, as without a capture
-        now: UOp = t.__dict__["uop"]
-        if (trace := _local.trace) is not None and id(t) not in trace.made:
-            trace.read.setdefault(id(t), (t, now))
-        return now
+        trace = _local.trace
+        if trace is None or id(t) in trace.made:
+            return t.__dict__["uop"]                                 # type: ignore[no-any-return]
+        if id(t) not in trace.now:
+            trace.meet(t)
+        return trace.now[id(t)]
 
     def __set__(self, t: Any, value: UOp) -> None:
-        if (trace := _local.trace) is not None and id(t) not in trace.made:
-            if "uop" in t.__dict__:
-                trace.read.setdefault(id(t), (t, t.__dict__["uop"]))
-            else:
-                trace.made[id(t)] = t
+        trace = _local.trace
+        if trace is not None and id(t) not in trace.made:
+            if "uop" in t.__dict__ or "_memory" in t.__dict__:
+                if id(t) not in trace.now:
+                    trace.meet(t)
+                trace.now[id(t)] = value
+                return
+            trace.made[id(t)] = t
         t.__dict__["uop"] = value
 
 
 @contextmanager
 def capture(cls: type, fresh: Fresh) -> Iterator[Trace]:
-    """A block of captured code on tensors of a class; those from outside have their old values afterwards."""
+    """A block of captured code on tensors of a class."""
     global running
     with _lock:
         running += 1
@@ -86,7 +99,6 @@ def capture(cls: type, fresh: Fresh) -> Iterator[Trace]:
             running -= 1
             if not running:
                 del cls.uop                                          # type: ignore[attr-defined]
-        t.undo()
 
 
 def forbid(what: str) -> None:

@@ -42,12 +42,15 @@ class Block:
 
 
 class Allocator:
-    """Blocks by size class, kept for reuse when they die. cached, used: bytes; fresh, reused: blocks so far; limit: most bytes that are kept."""
+    """Blocks by size class, kept for reuse when they die.
+
+    cached, used, peak: bytes that wait, that are in use, and that ever were at once. fresh, reused: blocks so far. limit: most bytes that are kept.
+    """
 
     def __init__(self) -> None:
         self._free: dict[int, list[Block]] = {}                 # the class that was used last stands last
         self._lock = threading.RLock()                          # a buffer may die inside take() when garbage is collected there
-        self.cached = self.used = self.fresh = self.reused = 0
+        self.cached = self.used = self.peak = self.fresh = self.reused = 0
         self.limit = knobs.MOROK_CACHE_LIMIT.default
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._after_fork)
@@ -70,12 +73,14 @@ class Allocator:
                 block = free.pop()
                 self.cached -= c
                 self.used += c
+                self.peak = max(self.peak, self.used)
                 self.reused += 1
                 return block
         self.limit = knobs.MOROK_CACHE_LIMIT.get()
         block = self._new(c, size)
         with self._lock:
             self.used += c
+            self.peak = max(self.peak, self.used)
             self.fresh += 1
         return block
 

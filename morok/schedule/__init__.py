@@ -10,6 +10,7 @@ from .. import knobs
 from ..dtype import DType
 from ..program import BufferView
 from ..uop import BufferArg, Op, UOp, toposort, verify
+from ..variable import Variable, static
 from .plan import Schedule, plan_graph
 
 __all__ = ["Fresh", "Schedule", "plan_of", "schedule"]
@@ -34,11 +35,12 @@ def schedule(sinks: list[UOp], fresh: Fresh) -> Schedule:
 def plan_of(sinks: list[UOp]) -> tuple[Schedule, list[UOp]]:
     """The schedule with its buffers numbered, and the inputs: uid -1 - k stands for inputs[k], lower ones for buffers that have to be made.
 
-    Numbers go by first appearance, so that the same program on other buffers finds its schedule in the cache.
+    Numbers go by first appearance, so that the same program on other buffers finds its schedule in the cache. Symbolic sizes become the largest that
+    they can be: what lies beyond their ends is computed too, and nobody looks at it.
     """
     topo = toposort(sinks)
     inputs = [u for u in topo if u.op is Op.BUFFER]
-    numbered = {b: b.replace(arg=BufferArg(-1 - k, b.arg.shape, b.arg.device)) for k, b in enumerate(inputs)}
+    numbered = {b: b.replace(arg=BufferArg(-1 - k, static(b.arg.shape), b.arg.device)) for k, b in enumerate(inputs)}
     device = knobs.MOROK_DEVICE.get()
     key = (device, tuple(rename(sinks, topo, numbered)))
     with _lock:
@@ -48,7 +50,7 @@ def plan_of(sinks: list[UOp]) -> tuple[Schedule, list[UOp]]:
             _cache.move_to_end(key)
     if plan is None:
         if knobs.SPEC.get():
-            for sink in sinks:
+            for sink in key[1]:
                 verify("tensor", sink)
         plan = plan_graph(list(key[1]), device, len(inputs))
         with _lock:
@@ -64,7 +66,8 @@ def rename(sinks: list[UOp], topo: list[UOp], buffers: dict[UOp, UOp]) -> list[U
     for u in topo:
         if u not in new:
             src = tuple([new[s] for s in u.src])
-            v = new[u] = u if src == u.src else UOp(u.op, u.dtype, src, u.arg)
+            arg = static(u.arg) if Variable.used else u.arg
+            v = new[u] = u if src == u.src and arg is u.arg else UOp(u.op, u.dtype, src, arg)
             v.line = v.line or u.line
     return [new[s] for s in sinks]
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 from enum import Enum, IntEnum, auto
 from typing import NamedTuple
 
+from ..variable import Variable
+
 
 class Op(Enum):
     """What a node does. `x`, `y`: source nodes; `arg`: the constant that goes with the op; `S`: shape."""
@@ -125,8 +127,8 @@ class ParamArg(NamedTuple):
 
 
 class BufferArg(NamedTuple):
-    """Memory that outlives a kernel."""
-    uid: int
+    """Memory that outlives a kernel, or the value of a Variable. uid: a number, negative inside a schedule, or the variable."""
+    uid: int | Variable
     shape: tuple[int, ...]
     device: str
 

@@ -1,6 +1,7 @@
 """The examples run, check their own results, and print what their readers look for."""
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import time
@@ -33,3 +34,20 @@ def test_digits_in_a_minute():
 
 def test_every_example_has_a_test():
     assert {p.name for p in EXAMPLES.glob("*.py")} == {"mlp.py", "digits.py"}
+
+
+def test_code_in_the_readme(capsys):
+    """All of it runs, one block after the other, and prints what it says."""
+    names: dict = {}
+    blocks = re.findall(r"```python\n(.*?)```", pathlib.Path(ROOT, "README.md").read_text(), re.S)
+    for block in blocks:
+        exec(block, names)                                              # noqa: S102
+    out = capsys.readouterr().out
+    assert len(blocks) == 3 and all(text in out for text in ("<Tensor float32 (32, 10) on CPU>", "[1.0, 1.0, 1.0]", "[9, 9, 9]", "(n=10, 8)", "r_32_10_64"))
+    x, n = names["x"], names["np"]
+    y = n.eye(32, 10, dtype=n.float32)
+    before = names["w"].numpy()
+    loss = names["step"](x, names["Tensor"](y), 0.1).item()
+    p = n.exp(x.numpy() @ before)
+    p /= p.sum(1, keepdims=True)
+    assert abs(loss + (n.log(p) * y).sum(1).mean()) < 1e-5 and not n.array_equal(names["w"].numpy(), before)
