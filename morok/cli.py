@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from . import knobs
 from .database import database
+from .errors import KnobError
 from .profile import profile
 from .roofline import roofline
 from .runtime import get_device
@@ -24,7 +25,7 @@ def env() -> None:
 def profiled(script: str, *arguments: str) -> None:
     path, before = Path(script), sys.argv
     if not path.is_file():
-        raise ValueError(f"there is no script {script!r}")
+        raise SystemExit(f"there is no script {script!r}")
     trace = Path(path.stem + ".trace.json")
     roofline(get_device(knobs.MOROK_DEVICE.get()))              # measured now, if it has to be
     allocator.peak = allocator.used
@@ -60,11 +61,12 @@ def cache_import(file: str) -> None:
 
 
 class Command(NamedTuple):
-    """words: what calls it; takes: what has to follow, passed to `run`, which says why it failed by an OSError or a ValueError."""
+    """words: what calls it; takes: what has to follow, passed to `run`; fails: the exceptions whose text says why it failed."""
     words: tuple[str, ...]
     takes: tuple[str, ...]
     help: str
     run: Callable[..., None]
+    fails: tuple[type[Exception], ...] = ()
 
     def fits(self, words: list[str]) -> bool:
         more = len(words) - len(self.words) - len(self.takes)
@@ -74,10 +76,10 @@ class Command(NamedTuple):
 COMMANDS = (
     Command(("env",), (), "list the environment variables", env),
     Command(("profile",), ("SCRIPT", "..."), "run a script; print its kernels, write SCRIPT.trace.json for ui.perfetto.dev", profiled),
-    Command(("cache", "info"), (), "where compiled kernels are kept, how many and how large", cache_info),
-    Command(("cache", "clear"), (), "delete them", cache_clear),
-    Command(("cache", "export"), ("FILE",), "write them into one file, for another machine of this kind", cache_export),
-    Command(("cache", "import"), ("FILE",), "take in those of such a file; it is code that will run, so trust its maker", cache_import),
+    Command(("cache", "info"), (), "where compiled kernels are kept, how many and how large", cache_info, (KnobError,)),
+    Command(("cache", "clear"), (), "delete them", cache_clear, (KnobError,)),
+    Command(("cache", "export"), ("FILE",), "write them into one file, for another machine of this kind", cache_export, (OSError, KnobError)),
+    Command(("cache", "import"), ("FILE",), "take in those of such a file; it is code that will run, so trust its maker", cache_import, (OSError, ValueError)),
 )
 
 
@@ -95,7 +97,7 @@ def main(args: list[str] | None = None) -> int:
         return 2
     try:
         command.run(*words[len(command.words):])
-    except (OSError, ValueError) as e:
+    except command.fails as e:
         print(e, file=sys.stderr)
         return 1
     return 0

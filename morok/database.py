@@ -56,7 +56,7 @@ class Database:
 
     def __init__(self, folder: Path, limit: int) -> None:
         self.folder, self.limit = folder, limit
-        self._puts = 0
+        self._puts = os.getpid() % SPACING      # many short processes look now and then, not each at its first record
         self._lock = threading.Lock()
 
     def path(self, kind: str, key: str) -> Path:

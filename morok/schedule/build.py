@@ -22,12 +22,13 @@ class Conflict(Exception):
 class Builder:
     """Makes one AST of kernels that have the same output loops.
 
-    memory: the stored nodes, ASSIGNs and BUFFERs that the parameters stand for, by slot.
+    memory: the stored nodes, ASSIGNs and BUFFERs that the parameters stand for.  twins: further slots of what has more than one.
     """
 
     def __init__(self, holes: dict[UOp, Want], stored: set[UOp]) -> None:
         self.holes, self.stored = holes, stored
         self.memory: dict[UOp, UOp] = {}                        # what a parameter stands for → PARAM
+        self.twins: dict[int, UOp] = {}
 
     def build(self, kernels: Sequence[Kernel]) -> UOp:
         """SINK of one STORE for each kernel; slots 0.. are the outputs."""
@@ -38,7 +39,24 @@ class Builder:
             apart = {r: UOp(Op.RANGE, r.dtype, (), r.arg._replace(id=r.arg.id + count, order=(r.arg.id + count,))) for r in k.owner} if count else {}
             stores.append(self.store(k).substitute(apart))
             count += len(k.owner)
-        return UOp(Op.SINK, dtypes.void, tuple(stores))
+        return self.part_operands(UOp(Op.SINK, dtypes.void, tuple(stores)))
+
+    def part_operands(self, sink: UOp) -> UOp:
+        """x @ x: factors that read one input at two places get a parameter each, so that actions can tell them apart."""
+        for u in sink.toposort():
+            x = u.src[0] if u.op is Op.REDUCE and u.arg is Op.ADD else u
+            while x.op is Op.CAST:
+                x = x.src[0]
+            if x is u or x.op is not Op.MUL:
+                continue
+            loads = [[v for v in s.toposort() if v.op is Op.LOAD] for s in x.src]
+            params = [v[0].src[0].src[0] for v in loads if len(v) == 1]
+            if len(params) == 2 and params[0] is params[1] and loads[0] != loads[1] and params[0].op is Op.PARAM:
+                slot = len(self.memory) + len(self.twins)
+                self.twins[slot] = next(n for n, p in self.memory.items() if p is params[0])
+                twin = UOp(Op.PARAM, params[0].dtype, (), ParamArg(slot, params[0].arg.size))
+                sink = sink.substitute({x: UOp(Op.MUL, x.dtype, (x.src[0], x.src[1].substitute({params[0]: twin})))})
+        return sink
 
     def param(self, node: UOp) -> UOp:
         if node not in self.memory:

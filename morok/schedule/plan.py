@@ -82,7 +82,7 @@ class Planner:
         if (raw, out) not in self.normal:                       # equal pieces of a CAT are brought into normal form once
             self.normal[raw, out] = normalise(raw, out)
         ast, slots = self.normal[raw, out]
-        by_slot = {p.arg.slot: n for n, p in reversed(builder.memory.items())}
+        by_slot = {p.arg.slot: n for n, p in reversed(builder.memory.items())} | builder.twins
         offsets = {k.target: k.offset for k in kernels}
         views = []
         for node in (by_slot[s] for s in slots):

@@ -2,10 +2,12 @@
 from __future__ import annotations
 
 import pytest
-from tensor_graphs import (I64, add, alu, buf, cat, check, conv2d, div, embedding, exp, gather, gelu, iota, layernorm, log_softmax, matmul, mean, mul, op1,
+from tensor_graphs import (I64, add, alu, buf, cat, check, conv2d, div, embedding, exp, fresh, gather, gelu, iota, layernorm, log_softmax, matmul, mean, mul, op1,
                            permute, red, relu, reshape, same_pad, scan, shrink, softmax, spread, sub, variance)
 
-from morok.uop import Op, UOp
+from morok.dtype import dtypes
+from morok.schedule import schedule
+from morok.uop import BufferArg, Op, UOp
 
 
 def chain(n: int) -> UOp:
@@ -125,3 +127,14 @@ def test_same_sink_twice() -> None:
     x = buf(4, 5)
     plan = check(add(x, 1.0), add(x, 1.0), count=1)
     assert plan.outputs[0] is plan.outputs[1]
+
+
+def test_factors_that_read_one_buffer_have_a_parameter_each():
+    """So that an action can stage one of them: x @ x is the same kernel as x @ y."""
+    def product(x, y):
+        wide = [UOp(Op.EXPAND, x.dtype, (UOp(Op.RESHAPE, x.dtype, (t,), s),), (8, 8, 8)) for t, s in ((x, (8, 1, 8)), (UOp(Op.PERMUTE, y.dtype, (y,), (1, 0)), (1, 8, 8)))]
+        terms = UOp(Op.MUL, x.dtype, tuple(wide))
+        return UOp(Op.RESHAPE, x.dtype, (UOp(Op.REDUCE_AXES, x.dtype, (terms,), (Op.ADD, (2,))),), (8, 8))
+    x, y = (UOp(Op.BUFFER, dtypes.float32, (), BufferArg(900 + i, (8, 8), "CPU")) for i in range(2))
+    (one,), (two,) = (schedule([product(x, t)], fresh).items for t in (x, y))
+    assert one.ast is two.ast and [v.buffer for v in one.views[1:]] == [x, x] and {v.buffer for v in two.views[1:]} == {x, y}
