@@ -1,4 +1,7 @@
-"""From how much work on a second thread pays, when the team is awake (it has just run) and when it sleeps. The heuristics' THREAD_WORK comes from here."""
+"""From how much work on a second thread pays, when the team is awake (it has just run) and when it sleeps.
+
+The heuristics' THREAD_WORK and the plans' WAKE_SECONDS come from here: a short plan uses a team that is awake, and does not wake one that sleeps.
+"""
 from __future__ import annotations
 
 import statistics
@@ -28,15 +31,14 @@ def polynomial(columns: int) -> Tensor:
     return y
 
 
-def timed(run: Callable[[], None], pause: float) -> float:
-    """Median microseconds of a call; with a pause before each, or each after two that are not counted."""
+def timed(run: Callable[[], None], pause: float, wake: Callable[[], None]) -> float:
+    """Median microseconds of a call: with a pause before each, or of calls in a row after something long enough to wake the team."""
     times = []
-    for _ in range(ROUNDS):
+    for _ in range(0 if pause else 5):
+        wake()
+    for _ in range(ROUNDS if pause else 4 * ROUNDS):
         if pause:
             time.sleep(pause)
-        else:
-            run()
-            run()
         start = time.perf_counter()
         run()
         times.append(time.perf_counter() - start)
@@ -50,6 +52,7 @@ def main() -> None:
         print("one core: there is no second thread to pay for")
         return
     print(f"{threads} threads; median us of a call\n{'work':>10} {'alone':>9} {'awake':>9} {'asleep':>9} {'alone, after a pause':>22}")
+    long = polynomial(1 << 15).prepare().execute
     pays: dict[str, int | None] = {"awake": None, "asleep": None}
     for columns in (32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384):
         y = polynomial(columns)
@@ -57,7 +60,7 @@ def main() -> None:
         vector: list[Opt] = [Upcast(0, 32, True)]
         with knobs.scope(MOROK_THREADS=threads):
             alone, team = (y.prepare(PrepareConfig(OptStrategy.explicit(opts))).execute for opts in (vector, [*vector, Thread(0)]))
-        cells = timed(alone, 0), timed(team, 0), timed(team, PAUSE), timed(alone, PAUSE)
+        cells = timed(alone, 0, long), timed(team, 0, long), timed(team, PAUSE, long), timed(alone, PAUSE, long)
         print(f"{amount:10} {cells[0]:9.1f} {cells[1]:9.1f} {cells[2]:9.1f} {cells[3]:22.1f}")
         for name, with_team, without in (("awake", cells[1], cells[0]), ("asleep", cells[2], cells[3])):
             if with_team >= without:

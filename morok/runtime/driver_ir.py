@@ -13,7 +13,7 @@ PLAN = {                         # words of a plan: what it is made of, then the
     "POOL": 0, "STEPS": 8, "COUNT": 16, "TABLE": 24, "FLAGS": 32, "SLOTS": 40, "PLACES": 48, "PLACE": 56, "BUSY": 64, "BOUND": 72, "TIMES": 80, "OWNER": 88}
 PLAN_WORDS = 12
 STEP_WORDS = 5                   # function; offset of its arguments in the table, in bytes; extent; parts for the team; 1: long enough to look for signals
-TEAM, FREE, POLL = 1, 2, 4       # flags of a plan: runs on the team; drops the lock of the interpreter; looks for signals
+TEAM, FREE, POLL, WAKE = 1, 2, 4, 8      # flags of a plan: runs on the team; drops the lock of the interpreter; looks for signals; wakes the team for it
 INTERVAL = 20_000_000            # nanoseconds between looks for signals
 CAPSULE = b"morok.plan"
 FROM_PYTHON = ("PyCapsule_GetPointer", "PyErr_CheckSignals", "PyErr_SetString", "PyEval_RestoreThread", "PyEval_SaveThread", "PyExc_RuntimeError",
@@ -26,7 +26,7 @@ def driver_source() -> str:
     """Exports run (for ctypes), execute (for Python) and drop (a destructor of capsules). Goes with `pool_source` into one module."""
     names = PLAN | {f"P{k}": v for k, v in LAYOUT.items()} | SIGNALS
     messages = "\n".join(f'@{name} = private constant [{len(text) + 1} x i8] c"{text}\\00"' for name, text in MESSAGES.items())
-    return TEXT.substitute(names, MESSAGES=messages, TEAM=TEAM, FREE=FREE, POLLS=POLL, INTERVAL=INTERVAL, CAPSULE=CAPSULE.decode(),
+    return TEXT.substitute(names, MESSAGES=messages, TEAM=TEAM, FREE=FREE, POLLS=POLL, WAKE=WAKE, INTERVAL=INTERVAL, CAPSULE=CAPSULE.decode(),
                            LENGTH=len(CAPSULE) + 1, STEP=8 * STEP_WORDS)
 
 
@@ -117,7 +117,19 @@ ready:
   %flags = load i64, ptr %pflags
   %f1 = and i64 %flags, $TEAM
   %wants = icmp ne i64 %f1, 0
-  br i1 %wants, label %ask, label %loop
+  br i1 %wants, label %weigh, label %loop
+weigh:                                   ; a short plan uses the team if it is awake, and does not wake it
+  %f8 = and i64 %flags, $WAKE
+  %worth = icmp ne i64 %f8, 0
+  %pasleep = getelementptr i8, ptr %pool, i64 $PASLEEP
+  %sleepers = load atomic i32, ptr %pasleep monotonic, align 4
+  %pthere = getelementptr i8, ptr %pool, i64 $PWORKERS
+  %there = load atomic i64, ptr %pthere monotonic, align 8
+  %awake = icmp eq i32 %sleepers, 0
+  %some = icmp ne i64 %there, 0
+  %ready2 = and i1 %awake, %some
+  %use = or i1 %worth, %ready2
+  br i1 %use, label %ask, label %loop
 ask:                                     ; the team has one owner; who comes second runs the plan alone
   %lock = getelementptr i8, ptr %pool, i64 $PLOCK
   %x = cmpxchg ptr %lock, i32 0, i32 1 acquire monotonic
@@ -134,9 +146,9 @@ begin:
   call void @start(ptr %pool)
   br label %loop
 loop:
-  %team = phi i1 [false, %ready], [false, %ask], [true, %own], [true, %begin], [%team, %next]
-  %s = phi ptr [%steps, %ready], [%steps, %ask], [%steps, %own], [%steps, %begin], [%s1, %next]
-  %pt = phi ptr [%times, %ready], [%times, %ask], [%times, %own], [%times, %begin], [%pt1, %next]
+  %team = phi i1 [false, %ready], [false, %weigh], [false, %ask], [true, %own], [true, %begin], [%team, %next]
+  %s = phi ptr [%steps, %ready], [%steps, %weigh], [%steps, %ask], [%steps, %own], [%steps, %begin], [%s1, %next]
+  %pt = phi ptr [%times, %ready], [%times, %weigh], [%times, %ask], [%times, %own], [%times, %begin], [%pt1, %next]
   %fin = icmp eq ptr %s, %end
   br i1 %fin, label %out, label %step
 step:

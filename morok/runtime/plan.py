@@ -6,13 +6,14 @@ import weakref
 from collections.abc import Callable, Sequence
 
 from .device import Launch
-from .driver_ir import FREE, PLAN, PLAN_WORDS, POLL, STEP_WORDS, TEAM
+from .driver_ir import FREE, PLAN, PLAN_WORDS, POLL, STEP_WORDS, TEAM, WAKE
 from .native import Native
 from .pool import Pool
 
 PARTS = 4                        # chunks a thread, so that a slow core takes fewer
 FREE_SECONDS = 20e-6             # plans that are expected to take longer let other Python threads run meanwhile,
 LONG_SECONDS = 5e-3              # and from here on look for signals, if this is not a step too short to be worth a look
+WAKE_SECONDS = 500e-6            # threaded steps that are expected to take longer, all together, wake a team that sleeps: that costs some 15 us
 PART_SECONDS = 0.05              # a chunk is not expected to take longer, so that an interrupt is soon seen
 _Words = ctypes.c_int64
 
@@ -31,6 +32,7 @@ class NativePlan:
             pool.reserve(max(x.program.scratch for x, t in zip(launches, team, strict=True) if t))
         seconds = sum(x.seconds for x in launches)
         flags = TEAM * any(team) | FREE * (seconds > FREE_SECONDS) | POLL * (seconds > LONG_SECONDS)
+        flags |= WAKE * (sum(x.seconds for x, t in zip(launches, team, strict=True) if t) > WAKE_SECONDS)
         steps: list[int] = []
         places: list[tuple[int, int]] = []
         for x, together in zip(launches, team, strict=True):

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from ..errors import ResourceError
 from .buffer import Block
-from .pool_ir import LAYOUT, MOST_WORKERS, SIZE
+from .pool_ir import CPU_SET, LAYOUT, MOST_WORKERS, SIZE
 
 SPIN_TURNS = 20000               # polls of an idle worker before it sleeps: less than a millisecond
 _WORD = ctypes.c_int64
@@ -32,6 +32,9 @@ class Pool:
         self._pid = os.getpid()
         self._word("SPIN").value = SPIN_TURNS
         self._word("WANTED").value = min(threads - 1, MOST_WORKERS)
+        for cpu in os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else ():
+            if cpu < 8 * CPU_SET:
+                ctypes.c_uint8.from_address(self.address + LAYOUT["ALLOWED"] + cpu // 8).value |= 1 << cpu % 8
         atexit.register(self.stop)
 
     def _word(self, name: str) -> ctypes.c_int64:
@@ -68,6 +71,6 @@ class Pool:
         self._lock = threading.Lock()
         if self._pid != os.getpid():
             wanted = self._word("WANTED").value
-            ctypes.memset(self.address, 0, LAYOUT["THREADS"])
+            ctypes.memset(self.address, 0, LAYOUT["ALLOWED"])
             self._word("SPIN").value, self._word("WANTED").value = SPIN_TURNS, wanted
             self._pid = os.getpid()

@@ -7,6 +7,7 @@ launcher moves `seq` and then looks at `asleep`. Who starts the workers announce
 """
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from string import Template
@@ -16,8 +17,11 @@ LAYOUT = {                       # offsets into the team's state; each word that
     "REMAINING": 0, "PENDING": 128, "SEQ": 256, "ASLEEP": 384, "STOP": 512,
     "FN": 640, "ARGS": 648, "EXTENT": 656, "CHUNKS": 664, "SPIN": 672,           # the kernel; the polls of an idle worker before it sleeps
     "CANCEL": 680, "WANTED": 688, "WORKERS": 696, "STARTING": 704, "NUMBER": 712,      # chunks are skipped; workers that should be and that are
+    "AVOIDED": 720,                                                              # 1 + the processor that the workers have to leave to the caller
     "LOCK": 768, "MUTEX": 896, "COND": 1024,                                     # 1: someone owns the team; a pthread_mutex_t and a pthread_cond_t
-    "THREADS": 1152, "SCRATCH": 1152 + 8 * (MOST_WORKERS + 1)}                   # a pthread_t a worker; an address a thread, the caller's first
+    "ALLOWED": 1152,                                                             # a cpu_set_t: where the process may run
+    "THREADS": 1280, "SCRATCH": 1280 + 8 * (MOST_WORKERS + 1)}                   # a pthread_t a worker; an address a thread, the caller's first
+CPU_SET = 128                    # bytes of a cpu_set_t
 SIZE = LAYOUT["SCRATCH"] + 8 * (MOST_WORKERS + 1)
 PAUSE = {"x86_64": "pause", "amd64": "pause", "aarch64": "isb", "arm64": "isb"}
 SIGNALS = {"BLOCK": int(getattr(signal, "SIG_BLOCK", 0)), "SETMASK": int(getattr(signal, "SIG_SETMASK", 2)), "CLOCK": 6 if sys.platform == "darwin" else 1}
@@ -27,7 +31,8 @@ def pool_source(machine: str) -> str:
     """The text for a processor, by the name that `platform.machine()` has for it. Exports launch and halt."""
     code = PAUSE.get(machine.lower())
     pause = f'call void asm sideeffect "{code}", "~{{memory}}"()' if code else "fence seq_cst"
-    return TEXT.substitute(LAYOUT | SIGNALS, PAUSE=pause)
+    away = AWAY if hasattr(os, "sched_setaffinity") else "define internal void @send_away(ptr %pool) {\n  ret void\n}\n"
+    return TEXT.substitute(LAYOUT | SIGNALS, PAUSE=pause) + Template(away).substitute(LAYOUT, CPU_SET=CPU_SET)
 
 
 TEXT = Template("""
@@ -120,6 +125,7 @@ entry:
   %any = icmp ne i32 %sl, 0
   br i1 %any, label %wake, label %work
 wake:
+  call void @send_away(ptr %pool)
   %1 = call i32 @pthread_mutex_lock(ptr %m)
   %2 = call i32 @pthread_cond_broadcast(ptr %c)
   %3 = call i32 @pthread_mutex_unlock(ptr %m)
@@ -288,3 +294,51 @@ out:
   ret void
 }
 """)
+
+# A worker that is woken tends to land on the processor of who wakes it, and waits there for the caller to finish, often for milliseconds.
+AWAY = """
+declare i32 @sched_getcpu()
+declare i32 @pthread_setaffinity_np(ptr, i64, ptr)
+define internal void @send_away(ptr %pool) {
+entry:
+  %set = alloca [$CPU_SET x i8], align 16
+  %cpu = call i32 @sched_getcpu()
+  %mark = add i32 %cpu, 1
+  %pavoid = getelementptr i8, ptr %pool, i64 $AVOIDED
+  %before = load i32, ptr %pavoid
+  %same = icmp eq i32 %before, %mark
+  %wild = icmp ugt i32 %cpu, 1023
+  %skip = or i1 %same, %wild
+  br i1 %skip, label %out, label %move
+move:
+  store i32 %mark, ptr %pavoid
+  %allowed = getelementptr i8, ptr %pool, i64 $ALLOWED
+  call void @llvm.memcpy.p0.p0.i64(ptr %set, ptr %allowed, i64 $CPU_SET, i1 false)
+  %byte = lshr i32 %cpu, 3
+  %place = getelementptr i8, ptr %set, i32 %byte
+  %low = and i32 %cpu, 7
+  %low8 = trunc i32 %low to i8
+  %bit = shl i8 1, %low8
+  %others = xor i8 %bit, -1
+  %old = load i8, ptr %place
+  %new = and i8 %old, %others
+  store i8 %new, ptr %place
+  %pworkers = getelementptr i8, ptr %pool, i64 $WORKERS
+  %n = load i64, ptr %pworkers
+  %th = getelementptr i8, ptr %pool, i64 $THREADS
+  br label %loop
+loop:
+  %i = phi i64 [0, %move], [%i1, %one]
+  %more = icmp slt i64 %i, %n
+  br i1 %more, label %one, label %out
+one:
+  %t = getelementptr ptr, ptr %th, i64 %i
+  %h = load ptr, ptr %t
+  %1 = call i32 @pthread_setaffinity_np(ptr %h, i64 $CPU_SET, ptr %set)      ; fails if nothing is left, and then nothing changes
+  %i1 = add i64 %i, 1
+  br label %loop
+out:
+  ret void
+}
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+"""

@@ -70,8 +70,8 @@ def load(device, program):
     return device.load(device.compile(program), program.entry)
 
 
-def run(device, code, addresses, chunks=1, scratch=0):
-    """One kernel, once, in a plan of its own."""
-    launch = Launch(Program("test", "test", "", chunks=chunks, scratch=scratch), code, tuple((k, 0) for k in range(len(addresses))), 0.0)
+def run(device, code, addresses, chunks=1, scratch=0, seconds=0.001):
+    """One kernel, once, in a plan of its own; seconds: what it is said to take, enough to wake the team."""
+    launch = Launch(Program("test", "test", "", chunks=chunks, scratch=scratch), code, tuple((k, 0) for k in range(len(addresses))), seconds)
     memory = np.empty(scratch + 64, np.uint8)
     device.plan([launch], len(addresses) + 1).execute(*addresses, -(-memory.ctypes.data // 64) * 64)
