@@ -17,6 +17,7 @@ from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 import numpy as np
 
 from . import knobs
+from .dtype import DType
 from .errors import JitError
 from .ops import trace
 from .ops.random import random_words
@@ -26,9 +27,11 @@ from .realize import plan_for, stored
 from .runtime.buffer import Buffer, new_buffer_node
 from .tensor import Tensor
 from .uop import UOp
+from .variable import Variable, bound, freed, is_symbolic
 
 P = ParamSpec("P")
 R = TypeVar("R")
+Kind = tuple[tuple[int, ...], DType, str]
 LIMIT = 64                       # signatures that one function remembers
 KEPT = 256 << 10                 # results up to so many bytes reuse the memory of earlier results that nobody has any more
 MISS = object()                  # what a call gives when its arguments are not those it was written for
@@ -145,7 +148,8 @@ class Jit(Generic[P, R]):
         structure = flatten((args, kwargs), leaves)
         realize([x for x in leaves if isinstance(x, Tensor)])
         same = first_places(leaves)
-        key = (structure, tuple([signature(i, x) for i, x in enumerate(leaves)]), tuple(same))
+        sizes = [x for x in leaves if isinstance(x, Variable)] if Variable.used else []
+        key = (structure, tuple([signature(i, x, sizes) for i, x in enumerate(leaves)]), tuple(same))
         of_args = structure[1][0][1]
         entry = self._entries.get(key)
         out = MISS if entry is None else entry.run(leaves)
@@ -176,7 +180,8 @@ class Jit(Generic[P, R]):
 def jit(function: Callable[P, R] | None = None, *, donate: Sequence[int] = ()) -> Any:
     """Capture a function of tensors at its first call and run it as one plan afterwards: `@morok.jit`.
 
-    Arguments: tensors, also in nested tuples, lists and dicts, and other values that can be hashed. Results: tensors, likewise nested, in fresh memory.
+    Arguments: tensors, also in nested tuples, lists and dicts, bound variables (one capture serves all their values), and what can be hashed.
+    Results: tensors, likewise nested, in fresh memory.
     Other shapes, dtypes or values are captured anew (the last 64 combinations are remembered). Tensors from outside are read as they are at each call, and
     those that the function changes (assign, +=, x[i] = v) are changed by each call; random numbers are fresh ones. What else the function does in Python
     happens once, at the capture. donate: numbers of positional arguments that the caller gives away, for results to use their memory.
@@ -198,10 +203,19 @@ def exact(x: Any) -> bool:
     return isinstance(x, (float, complex, np.inexact)) and bool(x != x or x == 0)
 
 
-def signature(i: int, x: Any) -> Any:
+def free_kind(kind: Kind, sizes: Sequence[Variable]) -> Kind:
+    """Shape, dtype and device, with the sizes that are arguments of the call free of their values."""
+    return (freed(kind[0], sizes), kind[1], kind[2]) if sizes else kind
+
+
+def signature(i: int, x: Any, sizes: Sequence[Variable]) -> Any:
     """What has to be the same for an argument to run as captured."""
     if isinstance(x, Tensor):
-        return type(x), x._memory.kind
+        return type(x), free_kind(x._memory.kind, sizes)
+    if isinstance(x, Variable):
+        if x.value is None:
+            raise JitError(f"argument {i} of a captured function is the size {x} without a value: pass {x}.bind(...)")
+        return Variable, x.free
     if isinstance(x, np.ndarray):
         raise JitError(f"argument {i} of a captured function is a NumPy array of shape {x.shape}: wrap it, Tensor(array), so that it is read at each call")
     try:
@@ -216,13 +230,15 @@ class Result(NamedTuple):
     """Where a value of the plan goes: its slot, and what gets it: a result (None), argument i, or a tensor from outside."""
     slot: int
     target: Any
+    shape: tuple[int, ...]
 
 
 def capture(function: Callable[..., Any], structure: Any, leaves: list[Any], same: list[int], donated: set[int]) -> Entry:
     """Run the function on placeholders and write the call for this signature. same: see `first_places`."""
-    places = {i: new_buffer_node(*x._memory.kind) for i, x in enumerate(leaves) if isinstance(x, Tensor) and same[i] == i}
+    sizes = [x for x in leaves if isinstance(x, Variable)]
+    places = {i: new_buffer_node(*free_kind(x._memory.kind, sizes)) for i, x in enumerate(leaves) if isinstance(x, Tensor) and same[i] == i}
     stand_ins = {i: type(leaves[i])._wrap(node) for i, node in places.items()}
-    args, kwargs = unflatten(structure, [stand_ins.get(same[i], x) for i, x in enumerate(leaves)])
+    args, kwargs = unflatten(structure, [stand_ins.get(same[i], x.free if isinstance(x, Variable) else x) for i, x in enumerate(leaves)])
     with trace.capture(Tensor, new_buffer_node) as t:
         results: list[Any] = []
         shape_of_results = flatten(function(*args, **kwargs), results)
@@ -239,9 +255,11 @@ def capture(function: Callable[..., Any], structure: Any, leaves: list[Any], sam
         raise JitError("an argument is also a tensor that the captured function knows from outside, and one of them is changed: use it in one way")
     plan, inputs = plan_for(sinks)
     plan = plan.copy()
-    sources = [source_of(node, places, t.draws, outside) for node in inputs]
+    by_size = {x.free: i for i, x in enumerate(leaves) if isinstance(x, Variable)}
+    sources = [("size", by_size[node.arg.uid]) if node.arg.uid in by_size else source_of(node, places, t.draws, outside) for node in inputs]
     return Writer(plan, leaves, same, places, sources, len(t.draws), shape_of_results, results,
-                  [Result(slot, target) for (slot, _), target in zip(plan.outputs, targets, strict=True)], donated, groups, others).entry()
+                  [Result(slot, target, u.shape or ()) for (slot, _), target, u in zip(plan.outputs, targets, sinks, strict=True)],
+                  donated, groups, others).entry()
 
 
 def apart(stand_ins: dict[int, Tensor], outside: list[Tensor], moved: set[int]) -> tuple[list[list[int]], dict[int, list[Tensor]]]:
@@ -276,7 +294,9 @@ class Writer:
         self.plan, self.leaves, self.same, self.places, self.sources, self.draws, self.donated = plan, leaves, same, places, sources, draws, donated
         self.structure, self.values, self.results, self.groups, self.others = structure, values, results, groups, others
         self.names: dict[str, Any] = {"MISS": MISS, "Tensor": Tensor, "new": object.__new__, "count": sys.getrefcount, "random_words": random_words,
-                                      "listeners": listeners}
+                                      "listeners": listeners, "Variable": Variable, "free_kind": free_kind, "bound": bound, "array": np.array,
+                                      "int64": np.int64}
+        self.sizes = f"({''.join(f'a{i}, ' for i, x in enumerate(leaves) if isinstance(x, Variable))})"
 
     def class_of(self, x: Tensor) -> str:
         """A name for the class of a tensor."""
@@ -301,7 +321,11 @@ class Writer:
         tests = []
         for i, x in enumerate(self.leaves):
             if i in self.places:
-                tests.append(f"a{i}.__class__ is {self.class_of(x)} and m{i}.kind == {self.bind(x._memory.kind)}")
+                kind = x._memory.kind
+                its = f"free_kind(m{i}.kind, {self.sizes})" if is_symbolic(kind[0]) else f"m{i}.kind"
+                tests.append(f"a{i}.__class__ is {self.class_of(x)} and {its} == {self.bind(self.places[i].arg[1:2] + kind[1:])}")
+            elif isinstance(x, Variable):
+                tests.append(f"a{i}.__class__ is Variable and a{i}.value is not None and a{i}.free == {self.bind(x.free)}")
             elif self.same[i] != i:
                 tests.append(f"a{i} is a{self.same[i]}")
             else:
@@ -316,6 +340,8 @@ class Writer:
         for k, (kind, what) in enumerate(self.sources):
             if kind == "arg":
                 self.memory.append(f"m{what}.address")
+            elif kind == "size":
+                self.memory.append(f"v{what}.__array_interface__['data'][0]")
             elif kind == "draw":
                 self.memory.append(f"w + {12 * what}")
             elif kind == "constant":
@@ -337,6 +363,8 @@ class Writer:
         if self.draws:
             yield f"words = random_words({self.draws})"
             yield "w = words.__array_interface__['data'][0]"
+        for i in {what for kind, what in self.sources if kind == "size"}:
+            yield f"v{i} = array(a{i}.value, int64)"
         allocate = self.plan.device.allocate
         first = self.plan.inputs
         self.spares: dict[int, str] = {}
@@ -382,7 +410,10 @@ class Writer:
         """Hand out the results: changed tensors take theirs, the others are new."""
         names: list[str] = []
         classes = [self.class_of(x) for x in self.values if isinstance(x, Tensor)]
-        for n, (slot, target) in enumerate(self.results):
+        for n, (slot, target, shape) in enumerate(self.results):
+            if is_symbolic(shape):
+                b = self.plan.new[slot - self.plan.inputs]
+                yield f"o{slot}.kind = bound({self.bind(shape)}, {self.sizes}), {self.bind(b.dtype)}, {self.bind(b.arg.device)}"
             memory = f"o{slot}" if slot >= self.plan.inputs else self.memory[slot].removesuffix(".address")
             if target is None:
                 yield f"t{n} = new({classes[n]}); t{n}._memory = {memory}"

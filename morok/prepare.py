@@ -161,7 +161,7 @@ class ExecutionPlan:
     def release(self) -> None:
         """Give the memory back; the outputs keep theirs as long as they are held. A released plan cannot run: JitError."""
         self.execute = self._released
-        self._memory = []
+        self._memory, self._made = [], []
 
     def _released(self) -> None:
         raise JitError("this plan has been released; prepare the tensors again")

@@ -1,7 +1,7 @@
 """Sizes that are known only when a plan runs: `Variable`, and the `Size` that stands for it in a shape."""
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NoReturn
 
@@ -84,6 +84,17 @@ class Size(int):
 def is_symbolic(shape: Iterable[int]) -> bool:
     """Whether some size is known only at the run."""
     return Variable.used and any(type(n) is Size for n in shape)
+
+
+def freed(shape: tuple[int, ...], given: Sequence[Variable]) -> tuple[int, ...]:
+    """The shape with the sizes that are bound to these variables free of their values."""
+    return tuple([n.variable.free.size if type(n) is Size and n.variable in given else n for n in shape])
+
+
+def bound(shape: tuple[int, ...], given: Sequence[Variable]) -> tuple[int, ...]:
+    """The shape with the values of these variables."""
+    values = {v.free: v for v in given}
+    return tuple([values.get(n.variable, n.variable).size if type(n) is Size else n for n in shape])
 
 
 def static(x: Any) -> Any:
