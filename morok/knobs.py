@@ -69,6 +69,10 @@ PARSERS: dict[str, tuple[Callable[[str], Any], str]] = {
 
 DEBUG = Knob(("DEBUG",), "level", "0@", "1: a line per kernel that runs; 2: generated code as well; 3: loops, before and after the optimizer, as well")
 MOROK_NOOPT = Knob(("MOROK_NOOPT", "NOOPT"), "bool", 0, "compile every kernel without optimizer actions", True)
+BEAM = Knob(("BEAM", "MOROK_BEAM"), "count", 0, "width of a search for the actions of each kernel; 0: hand-written rules pick them")
+BEAM_TIMEOUT = Knob(("BEAM_TIMEOUT",), "count", 30, "seconds that the search for one kernel may take")
+BEAM_TRIALS = Knob(("BEAM_TRIALS",), "count", 1000, "candidates that the search for one kernel may try")
+BEAM_SEED = Knob(("BEAM_SEED",), "count", 0, "where the random choices of a search begin")
 MOROK_THREADS = Knob(("MOROK_THREADS",), "count", 0, "threads that kernels run on; 0: as many as this process may use", True)
 MOROK_DEVICE = Knob(("MOROK_DEVICE", "DEVICE"), "text", "CPU", "device of new tensors", True)
 MOROK_CACHE_LIMIT = Knob(("MOROK_CACHE_LIMIT",), "count", 1 << 30, "bytes of freed memory that are kept for reuse")
@@ -77,8 +81,9 @@ XDG_CACHE_HOME = Knob(("XDG_CACHE_HOME",), "text", "", "the user's cache folder;
 MOROK_DISK_LIMIT = Knob(("MOROK_DISK_LIMIT",), "count", 1 << 30, "bytes of that folder; 0: it is not used")
 MOROK_FASTCALL = Knob(("MOROK_FASTCALL",), "bool", 1, "run plans through a native function of Python; 0: through ctypes")
 SPEC = Knob(("SPEC",), "bool", 0, "verify graphs and kernels between stages")
-ALL: "tuple[Knob[int] | Knob[str], ...]" = (DEBUG, MOROK_NOOPT, MOROK_THREADS, MOROK_DEVICE, MOROK_CACHE_LIMIT, MOROK_CACHE_DIR,
-                                       XDG_CACHE_HOME, MOROK_DISK_LIMIT, MOROK_FASTCALL, SPEC)
+ALL: "tuple[Knob[int] | Knob[str], ...]" = (
+    DEBUG, MOROK_NOOPT, BEAM, BEAM_TIMEOUT, BEAM_TRIALS, BEAM_SEED, MOROK_THREADS, MOROK_DEVICE, MOROK_CACHE_LIMIT, MOROK_CACHE_DIR, XDG_CACHE_HOME,
+    MOROK_DISK_LIMIT, MOROK_FASTCALL, SPEC)
 _BY_NAME: "dict[str, Knob[int] | Knob[str]]" = {name: k for k in ALL for name in k.names}
 _scoped: ContextVar[dict[str, Any] | None] = ContextVar("morok_knobs", default=None)     # values by first name, set by `scope`
 

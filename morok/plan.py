@@ -21,6 +21,7 @@ from .runtime.device import Device, Launch, Runnable
 from .schedule import Schedule
 from .schedule.memory import Layout, Life, place
 from .target import Target
+from .tune import tuned
 from .uop import UOp
 from .variable import Variable, real
 
@@ -103,7 +104,8 @@ def build(schedule: Schedule, strategy: OptStrategy, device: Device, count: int)
     kernels, launches = [], []
     for item, args in zip(schedule.items, steps, strict=True):
         aligned = all(k >= count and not offset for k, offset in args[:item.outputs])      # own memory is, an input or a part of a buffer need not be
-        kernel = get_kernel(item.ast, device, strategy, item.line, aligned)
+        chosen = OptStrategy.explicit(tuned(item.ast, device, strategy.width, aligned)) if strategy.width else strategy
+        kernel = get_kernel(item.ast, device, chosen, item.line, aligned)
         kernels.append(kernel)
         where = tuple((slot[k], offset) if k in slot else (arena, offsets[k] + offset) for k, offset in args)
         launches.append(Launch(kernel.program, kernel.code, where, expected_seconds(kernel.program)))

@@ -117,9 +117,10 @@ class Program:
 
 @dataclass(frozen=True)
 class OptStrategy:
-    """How the actions of a kernel are chosen: `none()`, `heuristic()` or `explicit(opts)`."""
+    """How the actions of a kernel are chosen: `none()`, `heuristic()`, `explicit(opts)` or `beam(width)`."""
     name: str = "heuristic"
     opts: tuple[Opt, ...] | None = None
+    width: int = 0
 
     @staticmethod
     def none() -> "OptStrategy":
@@ -136,8 +137,13 @@ class OptStrategy:
         """Exactly these actions, on every kernel."""
         return OptStrategy("explicit", tuple(opts))
 
+    @staticmethod
+    def beam(width: int = 8) -> "OptStrategy":
+        """A search that compiles, checks and times candidates, and keeps so many from one round to the next; its result is kept on disk."""
+        return OptStrategy("beam", None, width)
+
     def __str__(self) -> str:
-        return self.name if self.opts is None else " ".join(map(str, self.opts))
+        return self.name + (f"({self.width})" if self.width else "") if self.opts is None else " ".join(map(str, self.opts))
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,13 @@ from .uop import Op, UOp
 
 
 def strategy_of(config: PrepareConfig | None) -> OptStrategy:
-    """The strategy that a config asks for; without one, MOROK_NOOPT decides."""
+    """The strategy that a config asks for; without one, MOROK_NOOPT and BEAM decide."""
     if config is not None and config.strategy is not None:
         return config.strategy
-    return OptStrategy.none() if knobs.MOROK_NOOPT.get() else OptStrategy.heuristic()
+    if knobs.MOROK_NOOPT.get():
+        return OptStrategy.none()
+    width = knobs.BEAM.get()
+    return OptStrategy.beam(width) if width else OptStrategy.heuristic()
 
 
 def realize(uops: Sequence[UOp], config: PrepareConfig | None = None) -> list[UOp]:

@@ -4,7 +4,7 @@ import graphlib
 import pathlib
 
 ROOT = pathlib.Path(__file__).resolve().parents[1] / "morok"
-LAYERS = [*"errors helpers knobs dtype variable target program profile database uop".split(), "schedule optimizer codegen runtime ops", "compiler", "roofline", "plan", "realize", "prepare", "tensor", "jit cli", "__main__",
+LAYERS = [*"errors helpers knobs dtype variable target program profile database uop".split(), "schedule optimizer codegen runtime ops", "compiler", "roofline tune", "plan", "realize", "prepare", "tensor", "jit cli", "__main__",
           "__init__"]
 RANK = {name: i for i, row in enumerate(LAYERS) for name in row.split()}
 

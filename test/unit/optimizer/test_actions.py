@@ -4,6 +4,7 @@ import random
 import numpy as np
 import pytest
 from kernels import KERNELS, data, matmul, softmax, sum_rows
+from launch import run
 
 from morok.codegen import lower
 from morok.errors import OptError
@@ -32,7 +33,7 @@ def compiled(ast, sizes, seed=0):
     code = device.load(device.compile(program), program.entry)
     arrays = data(seed, *sizes)
     arrays[0][:] = np.nan
-    device.run(code.address, [a.ctypes.data for a in arrays], program.chunks, program.scratch)
+    run(device, code, [a.ctypes.data for a in arrays], program.chunks, program.scratch)
     return arrays[0]
 
 
@@ -154,7 +155,7 @@ def test_nothing_outside_of_the_arrays_is_touched():
         for h, a in zip(held, data(0, *sizes), strict=True):
             h[32:-32] = a
         held[0][32:-32] = np.nan
-        device.run(code.address, [h[32:].ctypes.data for h in held], program.chunks, program.scratch)
+        run(device, code, [h[32:].ctypes.data for h in held], program.chunks, program.scratch)
         assert all((h[:32] == 7.25).all() and (h[-32:] == 7.25).all() for h in held), name
         close(held[0][32:-32], interpreted(ast, sizes))
 

@@ -1,8 +1,5 @@
 """Small kernels in LLVM IR, written by hand, for tests of the runtime."""
-import numpy as np
-
 from morok.program import Program
-from morok.runtime.device import Launch
 
 # a loop over the chunks that a kernel was given; BODY does one, at address %at of args[0]
 LOOP = """
@@ -68,10 +65,3 @@ calls = Program("calls", "calls", CALLS, scratch=4000)
 def load(device, program):
     """The machine code of a program; it lives as long as the result."""
     return device.load(device.compile(program), program.entry)
-
-
-def run(device, code, addresses, chunks=1, scratch=0, seconds=0.001):
-    """One kernel, once, in a plan of its own; seconds: what it is said to take, enough to wake the team."""
-    launch = Launch(Program("test", "test", "", chunks=chunks, scratch=scratch), code, tuple((k, 0) for k in range(len(addresses))), seconds)
-    memory = np.empty(scratch + 64, np.uint8)
-    device.plan([launch], len(addresses) + 1).execute(*addresses, -(-memory.ctypes.data // 64) * 64)

@@ -6,7 +6,8 @@ import threading
 
 import numpy as np
 import pytest
-from llvm_kernels import add_one, calls, load, over_chunks, run, where
+from launch import run
+from llvm_kernels import add_one, calls, load, over_chunks, where
 
 from morok import CompileError, dtypes, knobs
 from morok.program import Program

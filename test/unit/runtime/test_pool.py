@@ -6,16 +6,18 @@ import time
 
 import numpy as np
 import pytest
-from llvm_kernels import add_one, load, run as launch
+from launch import run as launch
+from llvm_kernels import add_one, load
 
 from morok import knobs
 from morok.runtime.cpu import CpuDevice
 
 HERE = os.path.dirname(__file__)
+TEST = os.path.dirname(os.path.dirname(HERE))
 
 
 def run(code):
-    start = f"import sys; sys.path.insert(0, {HERE!r})\nfrom llvm_kernels import *\nfrom morok.runtime import get_device\nimport numpy as np\ncpu = get_device('CPU')\n"
+    start = f"import sys; sys.path[:0] = {[HERE, TEST]!r}\nfrom launch import run\nfrom llvm_kernels import *\nfrom morok.runtime import get_device\nimport numpy as np\ncpu = get_device('CPU')\n"
     env = os.environ | {"MOROK_THREADS": "4", "PYTHONPATH": os.path.dirname(os.path.dirname(os.path.dirname(HERE)))}
     return subprocess.run([sys.executable, "-c", start + code], capture_output=True, text=True, timeout=60, env=env)
 
