@@ -5,9 +5,11 @@ from .profile import KernelRun, profile
 from .program import OptStrategy, PrepareConfig
 from .jit import jit
 from .prepare import ExecutionPlan
+from .runtime.buffer import free_cached
 from .tensor import Tensor
 from .variable import Variable
 
 __all__ = ["CompileError", "DType", "DTypeError", "DeviceError", "ExecutionPlan", "IRError", "IndexingError", "JitError", "KernelRun", "KnobError",
-           "MorokError", "OptError", "OptStrategy", "PrepareConfig", "ResourceError", "ShapeError", "Tensor", "Variable", "dtypes", "jit", "profile"]
+           "MorokError", "OptError", "OptStrategy", "PrepareConfig", "ResourceError", "ShapeError", "Tensor", "Variable", "dtypes", "free_cached",
+           "jit", "profile"]
 __version__ = "0.1.0"

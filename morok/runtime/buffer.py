@@ -122,6 +122,11 @@ class Allocator:
 allocator = Allocator()
 
 
+def free_cached() -> None:
+    """Return memory that is kept for reuse to the system. MOROK_CACHE_LIMIT says how much is kept at most."""
+    allocator.free_cached()
+
+
 class _Array:
     """What NumPy needs to know of a Buffer's memory; an array made of it keeps this, and so the Buffer, alive."""
     __slots__ = ("__array_interface__", "buffer")

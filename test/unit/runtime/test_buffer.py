@@ -8,7 +8,7 @@ import pytest
 from morok import IRError, ResourceError, dtypes, knobs
 from morok.dtype import NAMED
 from morok.runtime import buffer as module
-from morok.runtime.buffer import HUGE, NUMPY, Allocator, Buffer, allocator, attach, buffer_of, new_buffer_node
+from morok.runtime.buffer import HUGE, NUMPY, Allocator, Buffer, allocator, attach, buffer_of, free_cached, new_buffer_node
 
 
 @pytest.mark.parametrize("size", [0, 1, 63, 64, 65, 1000, 4096, HUGE - 1, HUGE, HUGE + 1, 5 * HUGE + 3])
@@ -97,6 +97,13 @@ def test_memory_returns_when_a_buffer_dies():
     assert allocator.used == before + Allocator.size_class(4000)
     del b
     assert allocator.used == before
+
+
+def test_kept_memory_can_be_given_back():
+    del [Buffer.empty(1 << 20, dtypes.uint8) for _ in range(3)][:]
+    assert allocator.cached >= 1 << 20
+    free_cached()
+    assert allocator.cached == 0
 
 
 def test_a_view_keeps_the_memory():
