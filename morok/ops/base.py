@@ -4,7 +4,6 @@ from __future__ import annotations
 import os
 import sys
 from functools import lru_cache
-from types import CodeType
 from typing import Any, Self
 
 import numpy as np
@@ -18,7 +17,8 @@ from ..variable import Size, Variable
 
 PACKAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
 Scalar = bool | int | float
-_own_code: dict[CodeType, bool] = {}
+_PLAIN = frozenset((int, Size))
+_own_file: dict[str, bool] = {}
 
 
 def python_number(x: Any) -> Any:
@@ -28,6 +28,8 @@ def python_number(x: Any) -> Any:
 
 def whole_numbers(what: str, values: Any) -> tuple[int, ...]:
     """The values as a tuple of ints. ShapeError that names `what` if one is not a whole number."""
+    if type(values) is tuple and _PLAIN.issuperset(map(type, values)):
+        return values
     if isinstance(values, (tuple, list)) and Variable.used:
         values = [n.size if isinstance(n, Variable) else n for n in values]
     if not isinstance(values, (tuple, list)) or any(isinstance(n, bool) or not hasattr(n, "__index__") for n in values):
@@ -39,9 +41,10 @@ def user_line() -> str:
     """"file:line" of the nearest caller outside of the package."""
     f = sys._getframe(2)
     while f.f_back is not None:
-        own = _own_code.get(f.f_code)
+        file = f.f_code.co_filename
+        own = _own_file.get(file)
         if own is None:
-            own = _own_code[f.f_code] = f.f_code.co_filename.startswith(PACKAGE)
+            own = _own_file[file] = file.startswith(PACKAGE)
         if not own:
             break
         f = f.f_back
@@ -68,6 +71,18 @@ def broadcast_shapes(*shapes: tuple[int, ...], what: str = "operands") -> tuple[
                     raise ShapeError(f"{what} of shapes {' and '.join(map(str, shapes))} cannot be broadcast together; sizes must be equal or 1")
                 out[i] = n
     return tuple(out)
+
+
+def reshaped(u: UOp, shape: tuple[int, ...]) -> UOp:
+    """The node under another shape of as many elements."""
+    if u.op is Op.RESHAPE:
+        u = u.src[0]
+    return u if u.shape == shape else UOp(Op.RESHAPE, u.dtype, (u,), shape)
+
+
+def expanded(u: UOp, shape: tuple[int, ...]) -> UOp:
+    """The node with axes of size 1 repeated to the sizes of the shape."""
+    return u if u.shape == shape else UOp(Op.EXPAND, u.dtype, (u,), shape)
 
 
 class TensorBase:
@@ -134,12 +149,7 @@ class TensorBase:
 
     def _with_shape(self, shape: tuple[int, ...]) -> Self:
         """RESHAPE to a shape that is known to have as many elements."""
-        u = self.uop
-        if u.shape == shape:
-            return self
-        if u.op is Op.RESHAPE:
-            u = u.src[0]
-        return self._new(u if u.shape == shape else UOp(Op.RESHAPE, u.dtype, (u,), shape))
+        return self if self.uop.shape == shape else self._new(reshaped(self.uop, shape))
 
     def _constant(self, value: Scalar, dtype: DType) -> Self:
         """A scalar tensor. DTypeError if an integer type cannot hold the value."""
@@ -187,8 +197,7 @@ class TensorBase:
         ones = (1,) * (len(shape) - self.ndim) + self.shape
         if len(ones) != len(shape) or any(a != b and a != 1 for a, b in zip(ones, shape)):
             raise ShapeError(f"cannot broadcast shape {self.shape} to {shape}")
-        x = self._with_shape(ones)
-        return x if ones == shape else self._new(UOp(Op.EXPAND, self.dtype, (x.uop,), shape))
+        return self._new(expanded(reshaped(self.uop, ones), shape))
 
     def _unary(self, op: Op) -> Self:
         return self._new(UOp(op, self.dtype, (self.uop,)))

@@ -127,6 +127,8 @@ class IndexingOps(ReduceOps):
 
     def _take(self, taken: list[Taken]) -> Self:
         """SHRINK and FLIP, without the axes that integers drop."""
+        if all(t.count == n and t.step == 1 and not t.reverse and not t.drop for t, n in zip(taken, self.shape, strict=True)):
+            return self
         x = self._strided(tuple((t.start, t.step, t.count) for t in taken))
         back = tuple(i for i, t in enumerate(taken) if t.reverse)
         x = x.flip(back) if back else x

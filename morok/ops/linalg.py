@@ -2,11 +2,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Self, TypeVar
 
 from ..dtype import DType, promote, to_dtype
 from ..errors import ShapeError
-from ..uop import Op
+from ..uop import Op, UOp
+from .base import broadcast_shapes, expanded, reshaped
 from .reduce import ReduceOps, wide
 
 Label = str | int          # of an axis in einsum: a letter, or a negative number for an axis under the ellipsis, counted from the right
@@ -29,14 +31,9 @@ class LinalgOps(ReduceOps):
             raise ShapeError(f"cannot matmul {self.shape} and {w.shape}: the last axis of the first has size {self.shape[-1]}, "
                              f"axis {axis} of the second has size {w.shape[axis]}; they must be equal")
         (a, b), out = contractible([self, w], dtype)
-        if w.ndim > 1:
-            n = w.ndim
-            a, b = a.unsqueeze(-2), b._move(Op.PERMUTE, (*range(n - 2), n - 1, n - 2))
-            b = b.unsqueeze(-3) if self.ndim > 1 else b
-        try:
-            terms = a * b
-        except ShapeError:
-            raise ShapeError(f"cannot matmul {self.shape} and {w.shape}: batch axes {self.shape[:-2]} and {w.shape[:-2]} do not broadcast") from None
+        left, order, right, shape = product_axes(self.shape, w.shape)
+        x, y = reshaped(a.uop, left), UOp(Op.PERMUTE, b.dtype, (b.uop,), order) if order else b.uop
+        terms = self._new(UOp(Op.MUL, a.dtype, (expanded(x, shape), expanded(reshaped(y, right), shape))))
         return terms._reduce(Op.ADD, -1, False).cast(out)
 
     def matmul(self, x: Self, reverse: bool = False, dtype: DType | None = None) -> Self:
@@ -82,6 +79,20 @@ class LinalgOps(ReduceOps):
         if drop:
             result = result._reduce(Op.ADD, drop, False)
         return result.permute(tuple(left.index(c) for c in output)).cast(out)
+
+
+@lru_cache(1024)
+def product_axes(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """For operands of these shapes: the shape of the first, the order and then the shape of the second, and the shape of the terms, axes (.., M, N, K)."""
+    left, order, right = a, (), b
+    if (n := len(b)) > 1:
+        left, order, right = (*a[:-1], 1, a[-1]), (*range(n - 2), n - 1, n - 2), (*b[:-2], *((1,) if len(a) > 1 else ()), b[-1], b[-2])
+    try:
+        terms = broadcast_shapes(left, right)
+    except ShapeError:
+        raise ShapeError(f"cannot matmul {a} and {b}: batch axes {a[:-2]} and {b[:-2]} do not broadcast") from None
+    left, right = ((1,) * (len(terms) - len(s)) + s for s in (left, right))
+    return left, order, right, terms
 
 
 def contractible(xs: Sequence[L], dtype: DType | None) -> tuple[list[L], DType]:

@@ -41,16 +41,18 @@ class MovementOps(TensorBase):
         ShapeError when the element counts differ.
         """
         asked = sizes(shape, args)
-        if any(s is None and i >= self.ndim for i, s in enumerate(asked)):
+        if asked == self.shape:
+            return self
+        if None in asked[self.ndim:]:
             raise ShapeError(f"reshape {self.shape} to {asked}: None keeps the size of an axis that is not there")
-        new = list(whole_numbers("reshape", tuple([self.shape[i] if s is None else s for i, s in enumerate(asked)])))
+        new = list(whole_numbers("reshape", asked if None not in asked else tuple([self.shape[i] if s is None else s for i, s in enumerate(asked)])))
         total = prod(self.shape)
         if new.count(-1) == 1:
             known = prod(s for s in new if s != -1)
             if known == 0 or total % known:
                 raise ShapeError(f"cannot reshape {self.shape} ({total} elements) to {asked}: no size for -1 fits")
             new[new.index(-1)] = total // known
-        if any(s < 0 for s in new) or prod(new) != total:
+        if min(new, default=0) < 0 or prod(new) != total:
             raise ShapeError(f"cannot reshape {self.shape} ({total} elements) to {asked}")
         if is_symbolic((*self.shape, *new)) and symbolic_axes(self.shape) != symbolic_axes(new):
             raise ShapeError(f"cannot reshape {self.shape} to {asked}: a symbolic axis must stay an axis of its own")
@@ -101,6 +103,8 @@ class MovementOps(TensorBase):
         ShapeError when another axis would change.
         """
         asked = sizes(shape, args)
+        if asked == self.shape:
+            return self
         own = (1,) * (len(asked) - self.ndim) + self.shape
         new = whole_numbers("expand", tuple([n if s is None or s == -1 else s for s, n in zip(asked, own, strict=False)]))
         if len(own) != len(asked) or any(n not in (1, s) or s < 0 for s, n in zip(new, own, strict=True)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 import hashlib
 import struct
 import weakref
+from _weakref import _remove_dead_weakref          # type: ignore[attr-defined]  # atomic, as in WeakValueDictionary
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -14,6 +15,12 @@ from .sugar import Sugar
 
 EMPTY: frozenset[Any] = frozenset()
 Shape = tuple[int, ...]
+
+
+class _Held(weakref.ref["UOp"]):
+    """An entry of the table of nodes."""
+    __slots__ = ("key",)
+    key: tuple[Any, ...]
 
 
 class UOp(Sugar):
@@ -36,8 +43,7 @@ class UOp(Sugar):
     _bounds: Any
     _linear: Any
     _simple: Any
-    _table: "weakref.WeakValueDictionary[tuple[Any, ...], UOp]" = weakref.WeakValueDictionary()
-    _nodes: "dict[tuple[Any, ...], weakref.ref[UOp]]" = _table.data     # type: ignore[attr-defined]  # read without a call into Python code
+    _nodes: "dict[tuple[Any, ...], _Held]" = {}
 
     def __new__(cls, op: Op, dtype: DType, src: tuple["UOp", ...] = (), arg: Any = None) -> "UOp":
         if op is Op.CONST:
@@ -53,7 +59,8 @@ class UOp(Sugar):
         u.op, u.dtype, u.src, u.arg, u.line = op, dtype, src, arg, None
         u._key = u._bounds = u._linear = u._simple = u.memory = None
         u.shape, u.free = _shape(u), _free(u)
-        cls._table[key] = u
+        held = cls._nodes[key] = _Held(u, _forget)
+        held.key = key
         return u
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -86,6 +93,11 @@ class UOp(Sugar):
             src = tuple(mapping.get(s) or new[s] for s in u.src)
             new[u] = u if src == u.src else UOp(u.op, u.dtype, src, u.arg)
         return mapping.get(self) or new[self]
+
+
+def _forget(held: _Held, remove: Callable[[Any, Any], None] = _remove_dead_weakref, nodes: dict[Any, Any] = UOp._nodes) -> None:
+    """A node has died: its entry goes, unless another node has taken it already."""
+    remove(nodes, held.key)
 
 
 def toposort(roots: Iterable[UOp], enter: Any = None) -> list[UOp]:
